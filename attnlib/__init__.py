@@ -1,0 +1,42 @@
+"""Scaled dot-product attention, one rung at a time.
+
+Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against the rung below:
+
+    numpy_tokenwise   the definition: explicit loops, one query at a time
+    numpy_dense       the matrix form, and each of its steps as a function
+
+`implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
+attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "implementations"]
+
+# Module of each rung, and the packages that it needs. A new rung is one new row.
+_RUNGS: dict[str, tuple[str, ...]] = {
+    "numpy_tokenwise": ("numpy",),
+    "numpy_dense": ("numpy",),
+}
+
+
+def implementations() -> dict[str, Callable[..., Any]]:
+    """Give the attention functions that can run here, by name, in the order of the ladder.
+
+    A rung whose packages are not installed is left out. Its module is imported by this call,
+    not by `import attnlib`.
+
+    >>> list(implementations())[:2]
+    ['numpy_tokenwise', 'numpy_dense']
+    """
+    return {
+        name: importlib.import_module(f"attnlib.{name}").scaled_dot_product_attention
+        for name, packages in _RUNGS.items()
+        if all(importlib.util.find_spec(package) for package in packages)
+    }

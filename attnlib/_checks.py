@@ -1,0 +1,186 @@
+"""Argument checks that all forms share.
+
+The checks work on shapes and on names of dtypes, so that they serve arrays and tensors alike;
+`numpy_call` at the end applies them to NumPy arrays. Every message says what was expected and
+what came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+HALF = ("float16", "bfloat16")
+FLOATING = (*HALF, "float32", "float64")
+
+
+class Call(NamedTuple):
+    """What a checked call comes down to."""
+
+    batch: Shape  # leading dimensions of the result, heads included
+    n_queries: int
+    n_keys: int
+    scale: float
+    group: int  # query heads that share one key head; 1 without enable_gqa
+
+
+def _listed(items: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {item}" for name, item in items.items())
+
+
+def check_dtypes(dtypes: Mapping[str, str]) -> None:
+    """Require one floating dtype for all; `dtypes` maps an argument to its dtype's name."""
+    for name, dtype in dtypes.items():
+        if dtype not in FLOATING:
+            raise TypeError(f"{name} must have dtype {', '.join(FLOATING)}; got {dtype}")
+    if len(set(dtypes.values())) > 1:
+        raise TypeError(f"{', '.join(dtypes)} must share one dtype; got {_listed(dtypes)}")
+
+
+def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tuple[Shape, int]:
+    """Give the leading dimensions of the result, and the query heads per key head.
+
+    `shapes` maps query, key and (where there is one) value to their shapes.
+    """
+    got = f"got {_listed(shapes)}"
+    query, key, value = shapes["query"], shapes["key"], shapes.get("value", shapes["key"])
+    rank = 3 if enable_gqa else 2
+    for name, shape in shapes.items():
+        if len(shape) < rank:
+            axes = "heads, length, features" if enable_gqa else "length, features"
+            raise ValueError(f"{name} must have at least {rank} dimensions (…, {axes}); {got}")
+    if query[-1] != key[-1]:
+        raise ValueError(f"query and key must have the same last dimension; {got}")
+    if key[-2] != value[-2]:
+        raise ValueError(f"key and value must have the same length (dimension -2); {got}")
+    leading = [shape[:-rank] for shape in (query, key, value)]
+    heads: Shape = ()
+    group = 1
+    if enable_gqa:
+        n_heads, n_key_heads, n_value_heads = query[-3], key[-3], value[-3]
+        if n_key_heads != n_value_heads or n_key_heads < 1 or n_heads % n_key_heads:
+            raise ValueError(
+                "with enable_gqa key and value must have the same number of heads, a divisor of "
+                f"query's; got {n_heads} query, {n_key_heads} key and {n_value_heads} value heads: "
+                f"{_listed(shapes)}"
+            )
+        heads, group = (n_heads,), n_heads // n_key_heads
+    try:
+        return np.broadcast_shapes(*leading) + heads, group
+    except ValueError:
+        raise ValueError(
+            f"the leading dimensions of {', '.join(shapes)} must be equal or broadcast "
+            f"(heads in groups need enable_gqa=True); {got}"
+        ) from None
+
+
+def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> None:
+    """Require a boolean or floating mask that broadcasts to `target`, (…, L, S)."""
+    if dtype not in ("bool", "float32", query_dtype):
+        allowed = " or ".join(dict.fromkeys(("bool", "float32", query_dtype)))
+        raise TypeError(
+            f"attn_mask must have dtype {allowed} for {query_dtype} inputs; got {dtype}"
+        )
+    try:
+        fits = np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"attn_mask must broadcast to (…, L, S) = {target}; got {shape}")
+
+
+def check_flag(name: str, flag: object) -> None:
+    """Require True or False."""
+    if not isinstance(flag, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {flag!r}")
+
+
+def check_no_dropout(dropout_p: object) -> None:
+    """Require that nothing is dropped."""
+    if not isinstance(dropout_p, Real) or dropout_p != 0.0:
+        raise ValueError(
+            f"dropout_p must be 0.0, because this form is deterministic; got {dropout_p!r}"
+        )
+
+
+def check_one_mask(has_mask: bool, is_causal: bool) -> None:
+    """Refuse a mask beside is_causal: which of them is meant must be said."""
+    if has_mask and is_causal:
+        raise ValueError(
+            "give attn_mask or is_causal=True, got both: "
+            "attnlib.masks.combine makes one mask of two"
+        )
+
+
+def checked_scale(scale: object, n_features: int) -> float:
+    """Give the factor on the scores: `scale`, or 1/√E for None (1 where E = 0)."""
+    if scale is None:
+        return 1.0 / math.sqrt(n_features) if n_features else 1.0
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"scale must be None or a real number; got {scale!r}")
+    try:
+        number = float(scale)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"scale must be finite; got {scale!r}")
+    return number
+
+
+def check_array(name: str, array: object) -> None:
+    """Require a plain NumPy array."""
+    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
+        return
+    kind = type(array)
+    came = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(array, np.ndarray):
+        hint = "its mask would be lost; pass attn_mask"
+    elif kind.__module__.partition(".")[0] == "torch":
+        hint = "use a torch form for tensors"
+    else:
+        hint = "convert it with np.asarray"
+    raise TypeError(f"{name} must be a numpy.ndarray; got {came} ({hint})")
+
+
+def numpy_call(
+    arrays: Mapping[str, object],
+    attn_mask: object = None,
+    dropout_p: object = 0.0,
+    is_causal: object = False,
+    scale: object = None,
+    enable_gqa: object = False,
+) -> Call:
+    """Check a call on NumPy arrays; `arrays` maps query, key and perhaps value to them."""
+    known: dict[str, Array] = {}
+    for name, array in arrays.items():
+        check_array(name, array)
+        assert isinstance(array, np.ndarray)
+        known[name] = array
+    check_dtypes({name: array.dtype.name for name, array in known.items()})
+    check_flag("is_causal", is_causal)
+    check_flag("enable_gqa", enable_gqa)
+    check_no_dropout(dropout_p)
+    shapes = {name: array.shape for name, array in known.items()}
+    batch, group = check_shapes(shapes, enable_gqa=bool(enable_gqa))
+    *_, n_queries, n_features = shapes["query"]
+    n_keys = shapes["key"][-2]
+    call = Call(batch, n_queries, n_keys, checked_scale(scale, n_features), group)
+    if attn_mask is not None:
+        check_array("attn_mask", attn_mask)
+        assert isinstance(attn_mask, np.ndarray)
+        check_one_mask(True, bool(is_causal))
+        check_mask(
+            attn_mask.shape,
+            attn_mask.dtype.name,
+            query_dtype=known["query"].dtype.name,
+            target=(*batch, call.n_queries, call.n_keys),
+        )
+    return call
