@@ -1,0 +1,215 @@
+"""The measured experiments of the course: what the scale does to scores, weights and gradients.
+
+Every function takes its seed and returns numbers; drawing is the business of `attnlib.figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlib.numpy_dense import softmax
+
+Array = NDArray[np.float64]
+
+# The three rules that chapter 03 compares, named by what q·k is divided by.
+RULES: Mapping[str, Callable[[int], float]] = MappingProxyType(
+    {"1": lambda d_k: 1.0, "sqrt(d_k)": lambda d_k: d_k**0.5, "d_k": lambda d_k: float(d_k)}
+)
+
+
+def _positive(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"expected {name} of at least 1, came {count}")
+
+
+def dot_products(
+    d_k: int, n_pairs: int = 10_000, *, sigma: float = 1.0, correlation: float = 0.0, seed: int = 0
+) -> Array:
+    """Dot products q·k of n_pairs independent pairs of normal vectors.
+
+    q and k have entries of mean 0 and standard deviation sigma; entry c of q and entry c of k
+    have the given correlation ρ, and are independent at ρ = 0:
+    E[q·k] = ρ d_k σ², Var[q·k] = (1 + ρ²) d_k σ⁴.
+
+    Shapes: returns (n_pairs,).
+
+    Raises: `ValueError` when d_k or n_pairs is below 1 or |correlation| above 1.
+
+    Source: chapter 03; Vaswani et al. 2017 (arXiv 1706.03762), footnote 4.
+
+    >>> dot_products(4, 3).shape
+    (3,)
+    """
+    _positive(d_k=d_k, n_pairs=n_pairs)
+    if not -1.0 <= correlation <= 1.0:
+        raise ValueError(f"expected a correlation between -1 and 1, came {correlation}")
+    rng = np.random.default_rng([seed, d_k])
+    query = rng.standard_normal((n_pairs, d_k))
+    noise = rng.standard_normal((n_pairs, d_k))
+    key = correlation * query + np.sqrt(1.0 - correlation**2) * noise
+    return np.asarray(sigma**2 * np.einsum("pc,pc->p", query, key))
+
+
+def variance_error(d_k: int, n_pairs: int) -> float:
+    """The standard error of an observed variance of q·k, as a share of the true variance.
+
+    √((2 + 6/d_k)/M) for M independent pairs with standard normal entries: the fourth moment of
+    q·k is 3d_k² + 6d_k, and the spread of a mean of squares follows from it.
+
+    Raises: `ValueError` when d_k or n_pairs is below 1.
+
+    Source: chapter 03.
+
+    >>> round(variance_error(6, 30_000), 6)
+    0.01
+    """
+    _positive(d_k=d_k, n_pairs=n_pairs)
+    return float(np.sqrt((2.0 + 6.0 / d_k) / n_pairs))
+
+
+def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
+    """The slope of the straight line through (log x, log y): the power p in y ≈ c·xᵖ.
+
+    Shapes: x and y (n,), n at least 2, positive.
+
+    Raises: `ValueError` for other shapes or values.
+
+    >>> round(loglog_slope([1, 10, 100], [2, 20, 200]), 12)
+    1.0
+    """
+    xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if xs.ndim != 1 or xs.shape != ys.shape or xs.size < 2:
+        raise ValueError(
+            f"expected two equally long lists of 2 or more, came {xs.shape}, {ys.shape}"
+        )
+    if not (np.all(xs > 0) and np.all(ys > 0)):
+        raise ValueError("expected positive values only, came a zero, a negative or a NaN")
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def confidence_interval(values: ArrayLike) -> tuple[float, float]:
+    """The 95 % interval for the mean of repeated measurements: mean ± 1.96 standard errors.
+
+    Shapes: values (n,), n at least 2; n of 30 or more, for the normal approximation to hold.
+
+    Raises: `ValueError` for fewer than two values.
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or sample.size < 2:
+        raise ValueError(f"expected a list of at least two measurements, came shape {sample.shape}")
+    error = float(np.std(sample, ddof=1) / np.sqrt(sample.size))
+    return float(sample.mean()) - 1.96 * error, float(sample.mean()) + 1.96 * error
+
+
+def entropy_share(weights: Array) -> Array:
+    """The entropy of each row of weights over that of equal weights: 0 one key, 1 all alike.
+
+    −Σ a log a / log n. Shapes: weights (…, n), n at least 2, returns (…).
+
+    Raises: `ValueError` when a row has fewer than two weights.
+
+    >>> entropy_share(np.array([0.5, 0.5, 0.0, 0.0])).item()
+    0.5
+    """
+    if weights.ndim < 1 or weights.shape[-1] < 2:
+        raise ValueError(f"expected rows of two or more weights, came shape {weights.shape}")
+    positive = np.where(weights > 0, weights, 1.0)
+    return np.asarray(-np.sum(weights * np.log(positive), axis=-1) / np.log(weights.shape[-1]))
+
+
+class RuleStatistics(NamedTuple):
+    """What one rule does at one d_k; every entry is dimensionless.
+
+    score_std: standard deviation of the scaled scores. entropy: mean entropy as a share of log n.
+    largest: mean largest weight of a row. sum_of_squares: mean of Σa².
+    gradient_mean, gradient_median: over the draws, of ‖∂loss/∂q‖. gradient_tenth: the share of the
+    summed norms that comes from the largest tenth of the draws (0.1 where all are alike).
+    jacobian_mean, jacobian_median: over the draws, of the trace 1 − Σa² of the softmax Jacobian.
+    """
+
+    score_std: float
+    entropy: float
+    largest: float
+    sum_of_squares: float
+    gradient_mean: float
+    gradient_median: float
+    gradient_tenth: float
+    jacobian_mean: float
+    jacobian_median: float
+
+
+def scaling_rules(
+    d_k: int, *, n_keys: int = 8, n_draws: int = 4_000, seed: int = 0
+) -> dict[str, RuleStatistics]:
+    """What each of the three rules makes of the same random queries and keys.
+
+    A draw is one query and n_keys keys with standard normal entries. The loss is Σ_j g_j a_j, with
+    a standard normal g: the linear loss seen by the weights, g_j standing for u·v_j. Then
+    ∂loss/∂q = c Σ_j a_j (g_j − Σ_l a_l g_l) k_j for scores c q·k_j.
+
+    Raises: `ValueError` when d_k or n_draws is below 1 or n_keys below 2.
+
+    Source: chapter 03.
+
+    >>> rules = scaling_rules(64, n_draws=100)
+    >>> rules["1"].largest > rules["sqrt(d_k)"].largest > rules["d_k"].largest
+    True
+    """
+    _positive(d_k=d_k, n_draws=n_draws)
+    if n_keys < 2:
+        raise ValueError(f"expected n_keys of at least 2, came {n_keys}")
+    rng = np.random.default_rng([seed, d_k])
+    query = rng.standard_normal((n_draws, d_k))
+    keys = rng.standard_normal((n_draws, n_keys, d_k))
+    upstream = rng.standard_normal((n_draws, n_keys))
+    raw_scores = np.einsum("dc,djc->dj", query, keys)
+    statistics = {}
+    for name, divisor in RULES.items():
+        scale = 1.0 / divisor(d_k)
+        weights = softmax(scale * raw_scores)
+        mean_upstream = np.sum(weights * upstream, axis=-1, keepdims=True)
+        score_gradient = weights * (upstream - mean_upstream)
+        gradient = np.linalg.norm(scale * np.einsum("dj,djc->dc", score_gradient, keys), axis=-1)
+        largest_tenth = np.sort(gradient)[-max(1, n_draws // 10) :]
+        sum_of_squares = np.sum(weights**2, axis=-1)
+        statistics[name] = RuleStatistics(
+            score_std=float(np.std(scale * raw_scores)),
+            entropy=float(np.mean(entropy_share(weights))),
+            largest=float(np.mean(np.max(weights, axis=-1))),
+            sum_of_squares=float(np.mean(sum_of_squares)),
+            gradient_mean=float(np.mean(gradient)),
+            gradient_median=float(np.median(gradient)),
+            gradient_tenth=float(np.sum(largest_tenth) / np.sum(gradient)),
+            jacobian_mean=float(np.mean(1.0 - sum_of_squares)),
+            jacobian_median=float(np.median(1.0 - sum_of_squares)),
+        )
+    return statistics
+
+
+def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Array:
+    """Raw scores of one query against n_keys keys, as the vectors grow to each d_k of the list.
+
+    The vectors keep their first entries as they grow, so each key's score is one random walk,
+    seen after d_k steps: r_j(d_k) = Σ_{c ≤ d_k} q_c k_jc.
+
+    Shapes: returns (len(d_ks), n_keys).
+
+    Raises: `ValueError` when the list is empty or holds a d_k below 1, or n_keys is below 1.
+
+    >>> growing_scores([4, 16]).shape
+    (2, 8)
+    """
+    if not d_ks:
+        raise ValueError("expected at least one d_k, came an empty list")
+    _positive(smallest_d_k=min(d_ks), n_keys=n_keys)
+    rng = np.random.default_rng(seed)
+    query = rng.standard_normal(max(d_ks))
+    keys = rng.standard_normal((n_keys, max(d_ks)))
+    walks = np.cumsum(query * keys, axis=1)
+    return np.asarray(walks[:, np.asarray(d_ks) - 1].T)

@@ -1,0 +1,130 @@
+"""Axes in one style: every chart of the course is a Matplotlib figure that starts here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from attnlib.figures.drawing import COLOURS, Drawing
+
+# Set for the time of one drawing only: the reader's own Matplotlib settings stay as they are.
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "attnlib",
+    "font.size": 13,
+    "text.color": COLOURS["ink"],
+    "axes.labelcolor": COLOURS["ink"],
+    "axes.edgecolor": COLOURS["muted"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 13,
+    "axes.prop_cycle": cycler(color=[COLOURS["blue"], COLOURS["orange"], COLOURS["green"]]),
+    "xtick.color": COLOURS["muted"],
+    "ytick.color": COLOURS["muted"],
+    "xtick.labelcolor": COLOURS["ink"],
+    "ytick.labelcolor": COLOURS["ink"],
+    "grid.color": COLOURS["grid"],
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+
+# Colour is never the only carrier: series differ in colour, marker and dash together.
+SERIES: tuple[dict[str, Any], ...] = (
+    {"color": COLOURS["orange"], "marker": "s", "linestyle": "--"},
+    {"color": COLOURS["blue"], "marker": "o", "linestyle": "-"},
+    {"color": COLOURS["green"], "marker": "^", "linestyle": ":"},
+)
+
+
+@contextmanager
+def canvas(width: float, height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure of width × height inches and its panels side by side, in the course's style."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height))
+        yield figure, list(figure.subplots(1, n_panels, squeeze=False)[0])
+
+
+def powers_axis(axes: Axes, values: Sequence[int]) -> None:
+    """A logarithmic horizontal axis with a tick at each value and none between."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(values), [str(value) for value in values])
+    axes.minorticks_off()
+
+
+def lines(
+    x: Sequence[int],
+    series: Mapping[str, ArrayLike],
+    *,
+    x_title: str,
+    y_title: str,
+    alt: str,
+    powers: bool = False,
+) -> Drawing:
+    """A drawing of up to three series over the same x, each with its own colour, marker and dash.
+
+    With `powers` both axes are logarithmic, so that a power law is a straight line; every x has
+    its tick either way.
+
+    Raises: `ValueError` for more than three series or one that is not as long as x.
+    """
+    if not 1 <= len(series) <= len(SERIES):
+        raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
+    with canvas(8.6, 4.2) as (figure, [axes]):
+        for (name, values), look in zip(series.items(), SERIES, strict=False):
+            heights = np.asarray(values, dtype=np.float64)
+            if heights.shape != (len(x),):
+                raise ValueError(f"expected {len(x)} values in {name!r}, came {heights.shape}")
+            axes.plot(x, heights, label=name, markersize=6, **look)
+        if powers:
+            powers_axis(axes, x)
+            axes.set_yscale("log")
+        else:
+            axes.set_xticks(list(x))
+        axes.set_xlabel(x_title)
+        axes.set_ylabel(y_title)
+        axes.grid(axis="y")
+        if len(series) > 1:
+            axes.legend()
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def bars(
+    labels: Sequence[str], series: Mapping[str, ArrayLike], *, y_title: str, alt: str
+) -> Drawing:
+    """A drawing of up to three rows of numbers as bars side by side, each bar with its number.
+
+    Raises: `ValueError` for more than three series or one that is not as long as `labels`.
+    """
+    if not 1 <= len(series) <= len(SERIES):
+        raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
+    places = np.arange(len(labels))
+    width = 0.8 / len(series)
+    with canvas(8.6, 3.6) as (figure, [axes]):
+        for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
+            heights = np.asarray(values, dtype=np.float64)
+            if heights.shape != (len(labels),):
+                raise ValueError(f"expected {len(labels)} values in {name!r}, came {heights.shape}")
+            left = places + (index - (len(series) - 1) / 2) * width
+            drawn = axes.bar(
+                left,
+                heights,
+                0.9 * width,
+                label=name,
+                color=look["color"],
+                hatch="/" * index or None,
+                edgecolor=COLOURS["paper"],
+            )
+            axes.bar_label(drawn, [f"{height:.2f}" for height in heights], color=COLOURS["ink"])
+        axes.set_xticks(places, list(labels))
+        axes.set_ylabel(y_title)
+        axes.margins(y=0.15)
+        axes.legend()
+        return Drawing.from_matplotlib(figure, alt)

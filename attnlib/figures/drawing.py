@@ -1,0 +1,133 @@
+"""A drawing: one SVG that follows the page's colours, with the words that stand for it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# One name, one colour. On a page each is the CSS variable --attn-<name>, so that a dark theme can
+# redefine it; the value here is the fallback, and what a saved file contains.
+COLOURS = {
+    "ink": "#1f2933",
+    "muted": "#56616e",
+    "grid": "#d4dae1",
+    "paper": "#ffffff",
+    "blue": "#1565b0",
+    "orange": "#b5500b",
+    "green": "#1b7340",
+}
+
+FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def colour(name: str) -> str:
+    """The CSS value of a named colour: `colour("ink")` is `var(--attn-ink, #1f2933)`."""
+    return f"var(--attn-{name}, {COLOURS[name]})"
+
+
+def number(value: float) -> str:
+    """A coordinate with at most two decimals, so that rounding noise never reaches a file.
+
+    >>> number(12.0), number(0.1 + 0.2), number(-0.001)
+    ('12', '0.3', '0')
+    """
+    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def tag(name: str, content: str = "", **attributes: Any) -> str:
+    """One SVG element; underscores in attribute names become hyphens, numbers are rounded.
+
+    >>> tag("rect", x=1, stroke_width=0.5)
+    '<rect x="1" stroke-width="0.5"/>'
+    """
+    parts = [name]
+    for key, value in attributes.items():
+        if value is not None:
+            shown = value if isinstance(value, str) else number(value)
+            parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
+    opening = " ".join(parts)
+    return f"<{opening}>{content}</{name}>" if content else f"<{opening}/>"
+
+
+def text(x: float, y: float, words: str, **attributes: Any) -> str:
+    """Text at (x, y), in ink and centred unless the attributes say otherwise."""
+    style = {"fill": colour("ink"), "text_anchor": "middle", "font_size": 13} | attributes
+    return tag("text", escape(words, quote=False), x=x, y=y, **style)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG with its words: shown by Jupyter, Colab and the book, and readable aloud.
+
+    `alt` says what the picture shows to those who do not see it; `svg` is the complete element.
+
+    Raises: `ValueError` when `alt` has fewer than five words, since no picture goes without.
+    """
+
+    svg: str
+    alt: str
+
+    def __post_init__(self) -> None:
+        if len(self.alt.split()) < 5:
+            raise ValueError(f"expected alt text of at least five words, came {self.alt!r}")
+
+    @classmethod
+    def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:
+        """The drawing of finished SVG elements in a box of width × height."""
+        opening = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} '
+            f'{number(height)}" width="{number(width)}" height="{number(height)}" role="img" '
+            f'aria-label="{escape(alt)}" font-family="{FONT}">'
+        )
+        return cls(f"{opening}{body}</svg>", alt)
+
+    @classmethod
+    def from_matplotlib(cls, figure: Figure, alt: str) -> Drawing:
+        """The drawing of a Matplotlib figure: text stays text, colours become variables."""
+        buffer = StringIO()
+        figure.savefig(
+            buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True
+        )
+        source = buffer.getvalue()
+        body = source[source.index(">", source.index("<svg")) + 1 : source.rindex("</svg>")]
+        body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+        body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
+        # Stable and small: coordinates of two decimals, and no ids but those that are referred to,
+        # made this drawing's own because several drawings share one page.
+        body = re.sub(r"-?\d+\.\d{3,}(?:e-?\d+)?", lambda match: number(float(match[0])), body)
+        used = set(re.findall(r"#([\w-]+)[\")]", body))
+        own = hashlib.sha256(alt.encode()).hexdigest()[:8]
+        body = re.sub(
+            r' id="([\w.-]+)"',
+            lambda match: f' id="{own}-{match[1]}"' if match[1] in used else "",
+            body,
+        )
+        body = re.sub(r"(xlink:href=\"#|url\(#)", lambda match: f"{match[1]}{own}-", body)
+        body = body.replace("xlink:href", "href")
+        for name, value in COLOURS.items():
+            body = body.replace(value, colour(name))
+        # The page's own font stands in for the one that Matplotlib measured with.
+        body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
+        body = re.sub(r">\s+<", "><", body)
+        width, height = figure.get_size_inches() * 72
+        return cls.from_elements(body.strip(), width, height, alt)
+
+    def plain_svg(self) -> str:
+        """The SVG with fixed colours, for programs that know no CSS variables."""
+        return re.sub(r"var\(--attn-[a-z]+, (#[0-9a-f]{6})\)", r"\1", self.svg)
+
+    def _repr_html_(self) -> str:
+        # The paper stands behind the drawing outside the book, where nothing sets the variables.
+        background = f"background:{colour('paper')}"
+        return f'<figure class="attn-figure" style="{background}">{self.svg}</figure>'
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {self.alt}"

@@ -1,0 +1,157 @@
+"""Matrices as tables of coloured cells: rows are queries, columns are keys, numbers are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlib.figures.drawing import Drawing, colour, tag, text
+
+CELL = 52.0
+LINE = 34.0
+# The strongest colour of a cell. Kept at a shade on which ink stays legible in both themes.
+STRONGEST = 0.55
+
+
+def _table(values: ArrayLike) -> NDArray[np.float64]:
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or table.size == 0:
+        raise ValueError(f"expected a matrix with at least one entry, came shape {table.shape}")
+    return table
+
+
+def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
+    labels = list(given) if given is not None else [f"{prefix}{index}" for index in range(count)]
+    if len(labels) != count:
+        raise ValueError(f"expected {count} labels, came {len(labels)}: {labels}")
+    return labels
+
+
+def _show(value: float, digits: int) -> str:
+    shown = f"{value:.{digits}f}".replace("-", "−")
+    return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
+
+
+def _cells(
+    table: NDArray[np.float64], left: float, top: float, limit: float, digits: int, height: float
+) -> str:
+    """The coloured, numbered cells; blue above zero, orange below, deeper with size."""
+    parts = []
+    for (row, column), value in np.ndenumerate(table):
+        x, y = left + column * CELL, top + row * height
+        share = min(abs(value) / limit, 1.0) if np.isfinite(value) and limit else 0.0
+        parts.append(
+            tag(
+                "rect",
+                x=x,
+                y=y,
+                width=CELL,
+                height=height,
+                fill=colour("blue" if value >= 0 else "orange"),
+                fill_opacity=f"{STRONGEST * share:.3f}",
+                stroke=colour("grid"),
+            )
+        )
+        parts.append(text(x + CELL / 2, y + height / 2 + 4.5, _show(value, digits)))
+    return "".join(parts)
+
+
+def heatmap(
+    values: ArrayLike,
+    *,
+    name: str,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    row_title: str = "query i asks",
+    column_title: str = "key j answers",
+    limit: float | None = None,
+    digits: int = 2,
+) -> Drawing:
+    """A drawing of one matrix, each entry printed and coloured by its size.
+
+    Blue is positive, orange negative, and the deepest colour stands for `limit`: the largest
+    absolute entry unless given (1 for weights). The sign is printed too, so colour carries
+    nothing alone. The alt text reads the matrix row by row.
+
+    Shapes: values (L, S), rows L labels, columns S labels.
+
+    Raises: `ValueError` for anything but a non-empty matrix, or a wrong number of labels.
+    """
+    table = _table(values)
+    n_rows, n_columns = table.shape
+    row_labels = _labels(rows, n_rows, "")
+    column_labels = _labels(columns, n_columns, "")
+    largest = float(np.max(np.abs(table[np.isfinite(table)]), initial=0.0))
+    left, top = 44.0 + 8.0 * max(map(len, row_labels)), 62.0
+    middle_x, middle_y = left + n_columns * CELL / 2, top + n_rows * CELL / 2
+    body = [
+        _cells(table, left, top, largest if limit is None else limit, digits, CELL),
+        text(middle_x, 20, f"{name}: {column_title}", fill=colour("muted")),
+        text(
+            16,
+            middle_y,
+            row_title,
+            fill=colour("muted"),
+            transform=f"rotate(-90 16 {middle_y:g})",
+        ),
+    ]
+    for index, label in enumerate(column_labels):
+        body.append(text(left + (index + 0.5) * CELL, top - 12, label))
+    for index, label in enumerate(row_labels):
+        y = top + (index + 0.5) * CELL + 4.5
+        body.append(text(left - 10, y, label, text_anchor="end"))
+    lines = [
+        f"row {label}: {', '.join(_show(value, digits) for value in row)}"
+        for label, row in zip(row_labels, table, strict=True)
+    ]
+    alt = (
+        f"{name}, {n_rows} by {n_columns}; rows: {row_title}, columns: {column_title} "
+        f"({', '.join(column_labels)}). " + "; ".join(lines) + "."
+    )
+    return Drawing.from_elements(
+        "".join(body), left + n_columns * CELL + 16, top + n_rows * CELL + 14, alt
+    )
+
+
+def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Drawing:
+    """A drawing of matrices in one line with signs between them, as in X W_Q = Q.
+
+    A part is a sign (a string) or a pair (name, matrix). Each matrix has its name above and its
+    shape below it, so that the inner dimensions can be seen to agree.
+
+    >>> matrix_equation(("a", [[1.0]]), "=", ("b", [[1.0]])).alt
+    'a (1 by 1: 1.0) = b (1 by 1: 1.0)'
+
+    Raises: `ValueError` when a part is neither, or a matrix is empty.
+    """
+    tables: list[tuple[str, NDArray[np.float64]] | str] = []
+    for part in parts:
+        tables.append(part if isinstance(part, str) else (part[0], _table(part[1])))
+    matrices = [part for part in tables if not isinstance(part, str)]
+    if not matrices:
+        raise ValueError(f"expected at least one (name, matrix) pair, came {parts!r}")
+    limit = max(float(np.max(np.abs(table))) for _, table in matrices)
+    tallest = max(table.shape[0] for _, table in matrices) * LINE
+    x, top = 8.0, 34.0
+    body: list[str] = []
+    words: list[str] = []
+    for part in tables:
+        if isinstance(part, str):
+            body.append(text(x + 14, top + tallest / 2 + 7, part, font_size=20))
+            x += 28
+            words.append(part)
+            continue
+        name, table = part
+        height = table.shape[0] * LINE
+        y = top + (tallest - height) / 2
+        body.append(_cells(table, x, y, limit, digits, LINE))
+        centre = x + table.shape[1] * CELL / 2
+        body.append(text(centre, y - 11, name, font_weight="600"))
+        shape = f"{table.shape[0]} × {table.shape[1]}"
+        body.append(text(centre, y + height + 19, shape, fill=colour("muted")))
+        x += table.shape[1] * CELL
+        numbers = "; ".join(", ".join(_show(v, digits) for v in row) for row in table)
+        words.append(f"{name} ({table.shape[0]} by {table.shape[1]}: {numbers})")
+    return Drawing.from_elements("".join(body), x + 8, top + tallest + 30, " ".join(words))

@@ -1,0 +1,199 @@
+"""The drawings of chapter 03: how scores spread, and what three divisors make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlib import experiments
+from attnlib.figures.charts import SERIES, canvas, powers_axis
+from attnlib.figures.drawing import COLOURS, Drawing, colour, tag, text
+from attnlib.figures.moving import Control, MovingDrawing
+from attnlib.numpy_dense import softmax
+
+# How a divisor is written in a picture.
+DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ"}
+
+
+def score_histograms(samples: Mapping[int, NDArray[np.float64]]) -> Drawing:
+    """A drawing of the distribution of scores for each d_k, one above the other on one axis.
+
+    Shapes: samples maps d_k to scores (n,). Each histogram is drawn to its own peak: the width is
+    what is compared.
+    """
+    limit = 4.0 * np.ceil(max(float(np.max(np.abs(s))) for s in samples.values()) / 4.0)
+    with canvas(8.6, 0.9 * len(samples) + 0.6) as (figure, [axes]):
+        for row, (d_k, scores) in enumerate(samples.items()):
+            base = len(samples) - 1 - row
+            counts, edges = np.histogram(scores, bins=np.linspace(-limit, limit, 161))
+            axes.stairs(
+                base + 0.85 * counts / counts.max(),
+                edges,
+                baseline=base,
+                fill=True,
+                color=COLOURS["blue"],
+            )
+            words = f"dₖ = {d_k}\nstd {np.std(scores):.1f}"
+            axes.text(-limit, base + 0.3, words, va="center", ha="left")
+        axes.set_xlim(-limit, limit)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("score q·k (each histogram drawn to its own peak)")
+        spreads = ", ".join(f"{np.std(s):.1f} at {d_k}" for d_k, s in samples.items())
+        alt = (
+            "Histograms of raw scores one above the other on the same axis, one for each d_k: "
+            f"all centred on 0 and ever wider; standard deviations {spreads}."
+        )
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
+    """A drawing of observed standard deviations (points) on the predicted line √d_k."""
+    observed = np.asarray(observed_std, dtype=np.float64)
+    with canvas(8.6, 4.0) as (figure, [axes]):
+        predicted = np.sqrt(np.asarray(d_ks))
+        axes.plot(d_ks, predicted, color=COLOURS["muted"], linestyle="--", label="predicted, √dₖ")
+        axes.plot(d_ks, observed, linestyle="", marker="o", color=COLOURS["blue"], label="observed")
+        powers_axis(axes, d_ks)
+        axes.set_yscale("log", base=2)
+        axes.set_yticks(list(predicted), [f"{value:.0f}" for value in predicted])
+        axes.minorticks_off()
+        axes.grid()
+        axes.set_xlabel("dₖ, four times as large at each step")
+        axes.set_ylabel("std of q·k, twice as large")
+        axes.legend()
+        pairs = ", ".join(f"{s:.1f} at {d}" for d, s in zip(d_ks, observed, strict=True))
+        alt = (
+            "Standard deviation of the scores against d_k, both axes logarithmic: the observed "
+            f"points ({pairs}) lie on the straight line of the square root."
+        )
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def rule_curves(
+    d_ks: Sequence[int],
+    results: Mapping[int, Mapping[str, experiments.RuleStatistics]],
+    fields: Mapping[str, str],
+    *,
+    log_y: bool = False,
+) -> Drawing:
+    """A drawing with one panel a field of `RuleStatistics` and one line a rule, over d_k.
+
+    `fields` maps a field's name to its title on the panel; panels share the vertical axis.
+    """
+    with canvas(8.6, 4.2, len(fields)) as (figure, panels):
+        words = []
+        bounds = [
+            getattr(r, f) for rules in results.values() for r in rules.values() for f in fields
+        ]
+        for axes, (field, title) in zip(panels, fields.items(), strict=True):
+            for rule, look in zip(experiments.RULES, SERIES, strict=True):
+                values = [getattr(results[d_k][rule], field) for d_k in d_ks]
+                axes.plot(d_ks, values, label=DIVISORS[rule], markersize=6, **look)
+                words.append(f"{title}, {rule}: from {values[0]:.3g} to {values[-1]:.3g}")
+            powers_axis(axes, d_ks)
+            axes.set_xlabel("dₖ")
+            axes.set_title(title)
+            axes.grid(axis="y")
+            if log_y:
+                axes.set_yscale("log")
+                axes.set_ylim(min(bounds) / 2, max(bounds) * 2)
+            else:
+                axes.set_ylim(0.0, 1.04)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        alt = f"Three rules over d_k from {d_ks[0]} to {d_ks[-1]}. " + "; ".join(words) + "."
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def scaling_explorer(
+    d_ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    *,
+    start: int = 64,
+    n_keys: int = 8,
+    n_draws: int = 4_000,
+    seed: int = 5,
+) -> MovingDrawing:
+    """A moving figure: the weights of one query over n_keys keys under three divisors, by d_k.
+
+    The bars belong to one query and its keys, which grow entry by entry as the slider moves; the
+    numbers under them are means over n_draws draws, from `experiments.scaling_rules`. (Seed 5 is a
+    query whose largest weight stays near that mean; a single draw may lie far from it.)
+
+    Raises: `ValueError` when `start` is not among d_ks.
+    """
+    if start not in d_ks:
+        raise ValueError(f"expected start to be one of {tuple(d_ks)}, came {start}")
+    raw_scores = experiments.growing_scores(d_ks, n_keys=n_keys, seed=seed)
+    averages = [experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws) for d_k in d_ks]
+    first = list(d_ks).index(start)
+    width, panel, base, tall = 640.0, 200.0, 210.0, 140.0
+    bar = (panel - 24.0) / n_keys
+    above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
+    below = f"means over {n_draws:,} draws"
+    body = [
+        text(width / 2, 20, above, fill=colour("muted")),
+        text(width / 2, base + 22, below, fill=colour("muted")),
+    ]
+    parts: dict[str, dict[str, list[str]]] = {}
+    labels = [f"Three bar charts of {n_keys} weights at d_k = {d_k}." for d_k in d_ks]
+    header, rows = ["dₖ"], [[str(d_k)] for d_k in d_ks]
+    for column, (rule, divisor) in enumerate(experiments.RULES.items()):
+        left = 14.0 + column * (panel + 8.0)
+        weights = np.stack([softmax(s / divisor(d)) for s, d in zip(raw_scores, d_ks, strict=True)])
+        middle = left + panel / 2
+        body.append(text(middle, 48, DIVISORS[rule], font_weight="600", font_size=15))
+        body.append(_line(left, base, left + panel, base, "muted"))
+        even = base - tall / n_keys
+        for index in range(n_keys):
+            name = f"bar-{column}-{index}"
+            heights = [f"{tall * w:.1f}" for w in weights[:, index]]
+            tops = [f"{base - tall * w:.1f}" for w in weights[:, index]]
+            parts[name] = {"height": heights, "y": tops}
+            body.append(
+                tag(
+                    "rect",
+                    data_part=name,
+                    x=left + 12 + index * bar,
+                    y=tops[first],
+                    width=bar - 4,
+                    height=heights[first],
+                    fill=colour("blue"),
+                )
+            )
+        body.append(_line(left, even, left + panel, even, "orange", dashed=True))
+        lines = {
+            "std": [f"std of scores {a[rule].score_std:.2f}" for a in averages],
+            "largest": [f"largest weight {a[rule].largest:.2f}" for a in averages],
+            "squares": [f"Σa² {a[rule].sum_of_squares:.2f}" for a in averages],
+            "entropy": [f"entropy / log {n_keys}: {a[rule].entropy:.2f}" for a in averages],
+        }
+        for row, (name, shown) in enumerate(lines.items()):
+            parts[f"{name}-{column}"] = {"text": shown}
+            body.append(
+                text(middle, base + 44 + 19 * row, shown[first], data_part=f"{name}-{column}")
+            )
+        header += [f"{DIVISORS[rule]}: {name}" for name in ("std", "largest", "Σa²", "entropy")]
+        for index, average in enumerate(averages):
+            mean = average[rule]
+            numbers = (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
+            rows[index] += [f"{value:.2f}" for value in numbers]
+            labels[index] += (
+                f" Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, "
+                f"mean largest weight {mean.largest:.2f}, entropy {mean.entropy:.2f} of the most."
+            )
+    picture = Drawing.from_elements("".join(body), width, base + 112, labels[first])
+    return MovingDrawing(
+        svg=picture.svg,
+        alt=picture.alt,
+        controls=(Control("d_k", "dₖ", tuple(str(d_k) for d_k in d_ks), first),),
+        parts=parts,
+        labels=tuple(labels),
+        table=(tuple(header), *(tuple(row) for row in rows)),
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, name: str, *, dashed: bool = False) -> str:
+    dash = "5 4" if dashed else None
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour(name), stroke_dasharray=dash)

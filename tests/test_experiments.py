@@ -1,0 +1,122 @@
+"""The experiments of chapter 03: their formulas hold on samples, and bad arguments are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlib import experiments
+
+
+@pytest.mark.parametrize("d_k", [1, 3, 37])
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
+def test_scores_have_mean_zero_and_variance_d_k_sigma_4(d_k: int, sigma: float) -> None:
+    n_pairs = 20_000
+    scores = experiments.dot_products(d_k, n_pairs, sigma=sigma, seed=11)
+    variance = d_k * sigma**4
+    assert abs(scores.mean()) < 4 * np.sqrt(variance / n_pairs)
+    assert abs(scores.var() / variance - 1) < 4 * experiments.variance_error(d_k, n_pairs)
+
+
+@pytest.mark.parametrize("correlation", [-1.0, -0.3, 0.5, 1.0])
+def test_correlated_scores_have_mean_rho_d_k(correlation: float) -> None:
+    d_k, n_pairs = 31, 20_000
+    scores = experiments.dot_products(d_k, n_pairs, correlation=correlation)
+    variance = (1 + correlation**2) * d_k
+    assert abs(scores.mean() - correlation * d_k) < 4 * np.sqrt(variance / n_pairs)
+    assert abs(scores.var() / variance - 1) < 0.06
+
+
+@pytest.mark.parametrize("d_k", [1, 2, 17])
+def test_variance_error_predicts_the_spread_of_observed_variances(d_k: int) -> None:
+    groups = experiments.dot_products(d_k, 400_000, seed=5).reshape(4000, 100)
+    observed = groups.var(axis=1, ddof=1).std() / d_k
+    assert abs(observed / experiments.variance_error(d_k, 100) - 1) < 0.1
+
+
+def test_seed_decides_the_sample() -> None:
+    first, again, other = (experiments.dot_products(7, 5, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_loglog_slope_is_the_power() -> None:
+    x = np.array([2.0, 3.0, 5.0, 70.0])
+    assert np.isclose(experiments.loglog_slope(x, 4 * x**-1.7), -1.7)
+
+
+def test_confidence_interval_holds_the_mean_in_95_of_100_cases() -> None:
+    samples = np.random.default_rng(0).normal(3.0, 2.0, (2000, 40))
+    intervals = [experiments.confidence_interval(sample) for sample in samples]
+    share = np.mean([low < 3.0 < high for low, high in intervals])
+    assert 0.93 < share < 0.96
+
+
+def test_entropy_share_runs_from_one_key_to_all() -> None:
+    rows = np.array([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    assert np.allclose(experiments.entropy_share(rows), [0.0, 1.0])
+
+
+def test_rules_divide_by_1_root_and_d_k() -> None:
+    assert {name: rule(64) for name, rule in experiments.RULES.items()} == {
+        "1": 1.0,
+        "sqrt(d_k)": 8.0,
+        "d_k": 64.0,
+    }
+
+
+def test_scaling_rules_give_the_spread_of_each_rule() -> None:
+    rules = experiments.scaling_rules(64, n_draws=1000)
+    assert [round(rules[name].score_std / want, 1) for name, want in
+            [("1", 8.0), ("sqrt(d_k)", 1.0), ("d_k", 1 / 8)]] == [1.0, 1.0, 1.0]  # fmt: skip
+
+
+def test_scaling_rules_gradient_is_that_of_autograd() -> None:
+    torch = pytest.importorskip("torch")
+    d_k, n_keys, n_draws = 5, 3, 2
+    rng = np.random.default_rng([0, d_k])
+    shapes = ((n_draws, d_k), (n_draws, n_keys, d_k), (n_draws, n_keys))
+    query, keys, upstream = (torch.from_numpy(rng.standard_normal(shape)) for shape in shapes)
+    query.requires_grad_()
+    weights = torch.softmax((keys @ query[..., None])[..., 0] / d_k**0.5, dim=-1)
+    (weights * upstream).sum().backward()
+    rule = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws)["sqrt(d_k)"]
+    assert np.isclose(rule.gradient_mean, query.grad.norm(dim=1).mean().item())
+    norms = query.grad.norm(dim=1)
+    assert np.isclose(rule.gradient_median, norms.mean().item())  # of two draws
+    assert np.isclose(rule.gradient_tenth, (norms.max() / norms.sum()).item())
+    trace = 1 - (weights**2).sum(dim=1)
+    assert np.isclose(rule.jacobian_mean, trace.mean().item())
+    assert np.isclose(rule.sum_of_squares, 1 - trace.mean().item())
+    assert np.isclose(rule.largest, weights.max(dim=1).values.mean().item())
+
+
+def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
+    walk = experiments.growing_scores([1, 4, 9], n_keys=2, seed=3)
+    rng = np.random.default_rng(3)
+    query, keys = rng.standard_normal(9), rng.standard_normal((2, 9))
+    assert walk.shape == (3, 2)
+    for row, d_k in enumerate([1, 4, 9]):
+        assert np.allclose(walk[row], keys[:, :d_k] @ query[:d_k])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: experiments.dot_products(0), "d_k of at least 1, came 0"),
+        (lambda: experiments.dot_products(4, 0), "n_pairs of at least 1, came 0"),
+        (lambda: experiments.dot_products(4, correlation=1.5), "between -1 and 1, came 1.5"),
+        (lambda: experiments.variance_error(4, 0), "n_pairs of at least 1, came 0"),
+        (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"came \(2,\), \(3,\)"),
+        (lambda: experiments.loglog_slope([1, 2], [0, 2]), "positive values only"),
+        (lambda: experiments.confidence_interval([1.0]), r"at least two.*came shape \(1,\)"),
+        (lambda: experiments.entropy_share(np.ones((3, 1))), r"two or more.*\(3, 1\)"),
+        (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys of at least 2, came 1"),
+        (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws of at least 1, came 0"),
+        (lambda: experiments.growing_scores([]), "at least one d_k"),
+        (lambda: experiments.growing_scores([4, 0]), "at least 1, came 0"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(call, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=message):
+        call()
