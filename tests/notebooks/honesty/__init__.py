@@ -1,0 +1,14 @@
+"""What a notebook must keep so that its reader can rely on it.
+
+A rule is a function from a notebook, as `tools.notebooks.read` gives it, to its faults, one line
+each. `execution` has the rules on what ran and what was stored, `content` those on what is read.
+"""
+
+from __future__ import annotations
+
+from honesty import content, execution
+from honesty.cells import Rule
+
+RULES: dict[str, Rule] = {rule.__name__: rule for rule in (*execution.RULES, *content.RULES)}
+
+__all__ = ["RULES", "content", "execution"]

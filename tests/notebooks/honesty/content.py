@@ -1,0 +1,280 @@
+"""Rules on what a chapter's reader meets: equations, figures, exercises, prose, links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+from honesty.cells import (
+    Cell,
+    Notebook,
+    Rule,
+    code_cells,
+    count_asserts,
+    markdown_cells,
+    shown,
+    tags,
+)
+from tools.notebooks import SETUP_TAG
+from tools.set_repository import ROOT
+
+# -- equations ------------------------------------------------------------------------------------
+
+EQUATION = re.compile(r"\$\$(?P<tex>.+?)\$\$(?:[ \t]*\((?P<label>[^()\s]+)\))?", re.DOTALL)
+
+
+def equation_labels(notebook: Notebook) -> list[str]:
+    """Give the label of each numbered equation, `$$ … $$ (eq-name)`, in order."""
+    return [
+        found["label"]
+        for _, cell in markdown_cells(notebook)
+        for found in EQUATION.finditer(without_code(cell["source"]))
+        if found["label"]
+    ]
+
+
+def equations_are_evaluated(notebook: Notebook) -> list[str]:
+    """Each numbered equation has a cell with its label as tag, and an assert in it; and back."""
+    labels = equation_labels(notebook)
+    evaluated: set[str] = set()
+    faults = []
+    for name, cell in code_cells(notebook):
+        for tag in tags(cell):
+            if not tag.startswith("eq-"):
+                continue
+            if tag not in labels:
+                faults.append(f"{name}: tag {tag}, and no equation of that label")
+            if count_asserts(cell):
+                evaluated.add(tag)
+            else:
+                faults.append(f"{name}: tag {tag}, and no assert")
+    for label in dict.fromkeys(labels):
+        if not label.startswith("eq-"):
+            faults.append(f"equation {label}: a label begins with eq-")
+        elif label not in evaluated:
+            faults.append(f"equation {label}: no cell evaluates it")
+        if labels.count(label) > 1:
+            faults.append(f"equation {label}: the label is used twice")
+    if not labels:
+        faults.append("no numbered equation")
+    return faults
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+FEWEST_WORDS = 5
+MARKDOWN_IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\(")
+
+
+class _Pictures(HTMLParser):
+    """Collects what each outermost svg and each img says for who does not see it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self._depth = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "svg":
+            self._depth += 1
+            if self._depth > 1:
+                return
+            if given.get("role") != "img":
+                self.faults.append("an svg without role=img")
+            self._expect_words("the aria-label of an svg", given.get("aria-label"))
+        if tag == "img":
+            self._expect_words("the alt of an img", given.get("alt"))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._depth -= tag == "svg"
+
+    def _expect_words(self, what: str, text: str | None) -> None:
+        if len((text or "").split()) < FEWEST_WORDS:
+            self.faults.append(f"{what} has fewer than {FEWEST_WORDS} words")
+
+
+def figures_have_words(notebook: Notebook) -> list[str]:
+    """Every picture, in an output or in the text, has alternative text of at least five words."""
+    faults = []
+    for name, cell in code_cells(notebook):
+        for output in cell["outputs"]:
+            faults += [f"{name}: {fault}" for fault in _picture_faults(cell, output)]
+    for name, cell in markdown_cells(notebook):
+        text = without_code(cell["source"])
+        faults += [f"{name}: {fault}" for fault in _html_faults(text)]
+        for image in MARKDOWN_IMAGE.finditer(text):
+            if len(image["alt"].split()) < FEWEST_WORDS:
+                faults.append(f"{name}: an image's alt has fewer than {FEWEST_WORDS} words")
+    return faults
+
+
+def _html_faults(html: str) -> list[str]:
+    parser = _Pictures()
+    parser.feed(html)
+    parser.close()
+    return parser.faults
+
+
+def _picture_faults(cell: Cell, output: dict[str, dict[str, object]]) -> Iterator[str]:
+    for kind, data in output.get("data", {}).items():
+        if kind in ("text/html", "image/svg+xml"):
+            yield from _html_faults(str(data))
+        elif kind.startswith("image/"):
+            alt = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")
+            given = output.get("metadata", {}).get(kind)
+            if isinstance(given, dict):
+                alt = given.get("alt", alt)
+            if len(str(alt or "").split()) < FEWEST_WORDS:
+                yield f"an image without alt text of at least {FEWEST_WORDS} words"
+
+
+# -- exercises and asserts ------------------------------------------------------------------------
+
+FEWEST_EXERCISES = 3
+FEWEST_ASSERTS = 3
+EXERCISE = re.compile(r"(?m)^### Exercise (\d+)\b")
+
+
+def exercises_are_checked(notebook: Notebook) -> list[str]:
+    """Exercises 1, 2, 3 …, each with a folded solution, then a check cell of one assert or more."""
+    found: list[tuple[str, list[Cell]]] = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            found += [(number, []) for number in EXERCISE.findall(cell["source"])]
+        elif found and cell["cell_type"] == "code":
+            found[-1][1].append(cell)
+    faults = []
+    for expected, (number, cells) in enumerate(found, start=1):
+        if number != str(expected):
+            faults.append(f"exercise {number} stands where {expected} should")
+        solutions = [cell for cell in cells if "solution" in tags(cell)]
+        checks = [cell for cell in cells if "check" in tags(cell)]
+        if (len(solutions), len(checks)) != (1, 1) or cells.index(checks[0]) != cells.index(
+            solutions[0]
+        ) + 1:
+            faults.append(f"exercise {number}: not one solution cell and after it one check cell")
+            continue
+        if not solutions[0]["source"].startswith(f"# @title Solution {number}\n"):
+            faults.append(f"exercise {number}: no first line '# @title Solution {number}'")
+        if not count_asserts(checks[0]):
+            faults.append(f"exercise {number}: its check asserts nothing")
+    if len(found) < FEWEST_EXERCISES:
+        faults.append(f"{len(found)} exercises, at least {FEWEST_EXERCISES} there are to be")
+    return faults
+
+
+def claims_are_asserted(notebook: Notebook) -> list[str]:
+    """Three asserts or more beside those of the exercises."""
+    asserts = sum(
+        count_asserts(cell)
+        for _, cell in code_cells(notebook)
+        if not {"solution", "check"} & set(tags(cell))
+    )
+    return [] if asserts >= FEWEST_ASSERTS else [f"{asserts} asserts outside the exercises"]
+
+
+# -- prose ----------------------------------------------------------------------------------------
+
+WORDS = range(1_000, 1_801)
+CELLS = range(12, 26)
+WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
+FILLER = re.compile(r"\b(simply|obviously|magic\w*)\b", re.IGNORECASE)
+LINK = re.compile(r"\]\(<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|<(?P<bare>https?://[^>]+)>")
+FENCE = re.compile(r"(?ms)^(`{3,}|~{3,}).*?^\1[^\n]*$")
+
+
+def without_code(source: str) -> str:
+    """Take fenced blocks and code spans out of Markdown text."""
+    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", " ", FENCE.sub(" ", source), flags=re.DOTALL)
+
+
+def prose(source: str) -> str:
+    """Give Markdown text without mathematics, code, addresses of links and HTML tags."""
+    text = EQUATION.sub(" ", without_code(source))
+    text = re.sub(r"(?<!\\)\$[^$\n]+(?:\n[^$\n]+)*\$", " ", text)
+    return re.sub(r"<!--.*?-->|</?[A-Za-z][^>]*>", " ", LINK.sub("]", text), flags=re.DOTALL)
+
+
+def word_count(notebook: Notebook) -> int:
+    """Count the words of all Markdown cells, headings, tables and exercises too.
+
+    Mathematics, code and the addresses of links are not counted; a number is a word.
+    """
+    return sum(len(WORD.findall(prose(cell["source"]))) for _, cell in markdown_cells(notebook))
+
+
+def chapter_has_its_size(notebook: Notebook) -> list[str]:
+    """1,000 to 1,800 words, and 12 to 25 code cells beside set-up, solutions and checks."""
+    cells = sum(
+        not {SETUP_TAG, "solution", "check"} & set(tags(cell)) for _, cell in code_cells(notebook)
+    )
+    faults = []
+    if (words := word_count(notebook)) not in WORDS:
+        faults.append(f"{words} words, {WORDS[0]} to {WORDS[-1]} expected")
+    if cells not in CELLS:
+        faults.append(
+            f"{cells} code cells beside set-up, solutions and checks, "
+            f"{CELLS[0]} to {CELLS[-1]} expected"
+        )
+    return faults
+
+
+def prose_is_plain(notebook: Notebook) -> list[str]:
+    """No exclamation and no filler; a factorial stands in mathematics or in code."""
+    faults = []
+    for name, cell in markdown_cells(notebook):
+        text = prose(cell["source"]).replace("![", "[").replace("!=", "")
+        if "!" in text:
+            faults.append(f"{name}: an exclamation mark")
+        faults += [f"{name}: the word '{word}'" for word in FILLER.findall(text)]
+    return faults
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+ARXIV = re.compile(r"arxiv\.org/(?:abs|pdf|html)/([a-z-]+/\d{7}|\d{4}\.\d{4,5})")
+EPRINT = re.compile(r"(?im)^\s*eprint\s*=\s*[{\"]([^}\"]+)[}\"]")
+
+
+def links(notebook: Notebook) -> Iterator[tuple[str, str]]:
+    """Give each link's target with the name of its cell."""
+    for name, cell in markdown_cells(notebook):
+        for found in LINK.finditer(without_code(cell["source"])):
+            yield name, found["target"] or found["bare"]
+
+
+def links_lead_somewhere(notebook: Notebook, folder: Path = ROOT / "chapters") -> list[str]:
+    """A link to another page names a file that is there."""
+    return [
+        f"{name}: {target} is not there"
+        for name, target in links(notebook)
+        if not re.match(r"[a-z]+:|#", target) and not (folder / target.split("#")[0]).is_file()
+    ]
+
+
+def papers_are_in_the_bibliography(notebook: Notebook) -> list[str]:
+    """A paper that is linked to stands in references.bib, known by its arXiv number."""
+    listed = set(EPRINT.findall((ROOT / "references.bib").read_text(encoding="utf-8")))
+    text = [(name, cell["source"]) for name, cell in markdown_cells(notebook)]
+    text += [(name, cell["source"] + shown(cell)) for name, cell in code_cells(notebook)]
+    return [
+        f"{name}: arXiv {number} is not in references.bib"
+        for name, source in text
+        for number in ARXIV.findall(source)
+        if number not in listed
+    ]
+
+
+RULES: tuple[Rule, ...] = (
+    equations_are_evaluated,
+    figures_have_words,
+    exercises_are_checked,
+    claims_are_asserted,
+    chapter_has_its_size,
+    prose_is_plain,
+    links_lead_somewhere,
+    papers_are_in_the_bibliography,
+)

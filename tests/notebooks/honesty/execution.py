@@ -1,0 +1,200 @@
+"""Rules on what was run and what was stored: above all those that nbval does not keep."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+
+from honesty.cells import (
+    Cell,
+    Notebook,
+    Rule,
+    called,
+    calls,
+    code_cells,
+    numbered,
+    outputs,
+    parsed,
+    shown,
+    tags,
+)
+from tools.notebooks import SETUP_CELL, SETUP_TAG
+
+UNCHECKED_TAGS = re.compile(r"nbval-(ignore-output|skip)|skip-.*|pytest-validate-ignore-output")
+NBVAL_COMMENT = re.compile(r"(?m)^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_\w+)")
+MOST_UNCHECKED = 2
+LONGEST_CELL = 15
+HIGHEST_MEDIAN = 4
+
+
+def every_cell_ran(notebook: Notebook) -> list[str]:
+    """nbval compares nothing in a cell that was never run."""
+    return [
+        f"{name}: never run" for name, cell in code_cells(notebook) if not cell["execution_count"]
+    ]
+
+
+def closing_expression_shows(notebook: Notebook) -> list[str]:
+    """A cell that ends in a value has an output, or its output was cleared."""
+    return [
+        f"{name}: ends in an expression and shows nothing"
+        for name, cell in code_cells(notebook)
+        if _closes_with_value(cell) and not cell["outputs"]
+    ]
+
+
+def _closes_with_value(cell: Cell) -> bool:
+    body = parsed(cell).body
+    if not body or not isinstance(body[-1], ast.Expr):
+        return False
+    value = body[-1].value
+    return not (isinstance(value, ast.Call) and called(value).startswith("assert_"))
+
+
+def no_closing_semicolon(notebook: Notebook) -> list[str]:
+    """nbval shows the value all the same: write `_ = …`."""
+    return [
+        f"{name}: ends in a semicolon"
+        for name, cell in code_cells(notebook)
+        if cell["source"].rstrip().endswith(";")
+    ]
+
+
+def print_prints(notebook: Notebook) -> list[str]:
+    return [
+        f"{name}: calls print and stores no stream"
+        for name, cell in code_cells(notebook)
+        if "print" in calls(parsed(cell)) and not outputs(cell, "stream")
+    ]
+
+
+def errors_are_announced(notebook: Notebook) -> list[str]:
+    """`raises-exception` stands on exactly those cells that raise; nbval asks for less."""
+    faults = []
+    for name, cell in code_cells(notebook):
+        announced, raised = "raises-exception" in tags(cell), bool(outputs(cell, "error"))
+        if announced and not raised:
+            faults.append(f"{name}: tagged raises-exception, and no error is stored")
+        if raised and not announced:
+            faults.append(f"{name}: a stored error without the tag raises-exception")
+        if "nbval-raises-exception" in tags(cell):
+            faults.append(f"{name}: the tag is raises-exception, which nbclient knows too")
+    return faults
+
+
+def few_unchecked_outputs(notebook: Notebook) -> list[str]:
+    """At most two cells whose output nothing compares, for a timing or a device only."""
+    faults, unchecked = [], 0
+    for name, cell in code_cells(notebook):
+        if found := NBVAL_COMMENT.search(cell["source"]):
+            faults.append(f"{name}: the comment {found[1]}; a tag says it where this test looks")
+        if any(UNCHECKED_TAGS.fullmatch(tag) for tag in tags(cell)):
+            unchecked += 1
+            if not {"timing", "device"} & set(tags(cell)):
+                faults.append(f"{name}: output unchecked, and neither a timing nor a device")
+    if unchecked > MOST_UNCHECKED:
+        faults.append(f"{unchecked} cells with unchecked output, at most {MOST_UNCHECKED} may be")
+    return faults
+
+
+def nothing_on_stderr(notebook: Notebook) -> list[str]:
+    return [
+        f"{name}: a stored warning or other text on stderr"
+        for name, cell in code_cells(notebook)
+        if any(output["name"] == "stderr" for output in outputs(cell, "stream"))
+    ]
+
+
+INSTALL_COMMAND = re.compile(r"(?m)^\s*[%!]\s*(pip|conda|mamba|apt|npm)|\bpip install\b")
+INSTALL_OUTPUT = re.compile(
+    r"(?m)^\s*(Collecting \S|Successfully installed|Requirement already satisfied"
+    r"|Installing collected packages|Note: you may need to restart the kernel)|%pip|\bpip install\b"
+)
+
+
+def no_install(notebook: Notebook) -> list[str]:
+    """Only the set-up cell installs, and nothing that an installer said is stored."""
+    faults = []
+    for name, cell in code_cells(notebook):
+        set_up = SETUP_TAG in tags(cell)
+        if not set_up and INSTALL_COMMAND.search(cell["source"]):
+            faults.append(f"{name}: installs something")
+        if INSTALL_OUTPUT.search(shown(cell)) or (set_up and cell["outputs"]):
+            faults.append(f"{name}: stored output of an installation")
+    return faults
+
+
+# In two pieces each, so that the project itself names no such host.
+REGISTRY_HOSTS = [
+    f"{name}.{ending}"
+    for name, ending in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "com"),
+        ("npmjs", "org"),
+        ("anaconda", "org"),
+        ("anaconda", "com"),
+        ("conda", "io"),
+        ("pytorch", "org/whl"),
+        ("jsdelivr", "net"),
+        ("unpkg", "com"),
+        ("debian", "org"),
+    )
+]
+ABSOLUTE_PATH = re.compile(
+    r"(?<![\w./:-])/(?:home|root|work|workspace|tmp|Users|usr|opt|var|mnt|content)(?:/|\b(?!/))"
+    r"|\b[A-Z]:\\(?:Users|Windows|Program|\w+\\)"
+)
+
+
+def no_place_of_the_machine(notebook: Notebook) -> list[str]:
+    """Neither a path of the machine it ran on nor a host of a package registry."""
+    faults = []
+    for kind in ("code", "markdown", "raw"):
+        for name, cell in numbered(notebook, kind):
+            text = cell["source"] + ("\n" + shown(cell) if kind == "code" else "")
+            if found := ABSOLUTE_PATH.search(text):
+                faults.append(f"{name}: absolute path {found[0]}")
+            faults += [f"{name}: names {host}" for host in REGISTRY_HOSTS if host in text]
+    return faults
+
+
+def short_cells(notebook: Notebook) -> list[str]:
+    """Lines that are not blank: 15 at most in a cell, 4 at most in the median cell."""
+    sizes = {
+        name: sum(bool(line.strip()) for line in cell["source"].splitlines())
+        for name, cell in code_cells(notebook)
+    }
+    faults = [f"{name}: {size} lines" for name, size in sizes.items() if size > LONGEST_CELL]
+    if sizes and (median := statistics.median(sizes.values())) > HIGHEST_MEDIAN:
+        faults.append(f"the median code cell has {median:g} lines, at most {HIGHEST_MEDIAN}")
+    return faults
+
+
+def set_up_first(notebook: Notebook) -> list[str]:
+    """The first code cell is the set-up cell, to the letter, and no other is tagged so."""
+    cells = list(code_cells(notebook))
+    if not cells:
+        return ["no code cell"]
+    name, first = cells[0]
+    faults = []
+    if first["source"] != SETUP_CELL or SETUP_TAG not in tags(first):
+        faults.append(f"{name}: not the set-up cell of tools/notebooks.py with tag {SETUP_TAG}")
+    faults += [f"{name}: a second set-up cell" for name, c in cells[1:] if SETUP_TAG in tags(c)]
+    return faults
+
+
+RULES: tuple[Rule, ...] = (
+    every_cell_ran,
+    closing_expression_shows,
+    no_closing_semicolon,
+    print_prints,
+    errors_are_announced,
+    few_unchecked_outputs,
+    nothing_on_stderr,
+    no_install,
+    no_place_of_the_machine,
+    short_cells,
+    set_up_first,
+)

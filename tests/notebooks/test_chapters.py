@@ -1,0 +1,53 @@
+"""Every chapter keeps every rule of `honesty`, and the chapters are those of the contents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from honesty import RULES
+from honesty.content import equation_labels
+
+from tools.notebooks import is_normalised, read
+from tools.set_repository import ROOT
+
+
+def listed() -> list[str]:
+    """Give the files under chapters/ that the book's table of contents names, in its order."""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    entries = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
+    return [entry for entry in entries if entry.startswith("chapters/")]
+
+
+CHAPTERS = listed()
+
+
+def path_of(chapter: str) -> Path:
+    return ROOT / f"{chapter}.ipynb"
+
+
+def test_contents_and_folder_list_the_same_chapters() -> None:
+    on_disk = {f"chapters/{path.stem}" for path in (ROOT / "chapters").glob("*.ipynb")}
+    assert set(CHAPTERS) == on_disk
+    assert len(CHAPTERS) == len(on_disk)
+    assert CHAPTERS[:3] == ["chapters/01_lookup", "chapters/02_scores", "chapters/03_scaling"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_chapter_keeps_rule(chapter: str, rule: str) -> None:
+    faults = RULES[rule](read(path_of(chapter)))
+    assert not faults, "\n".join([f"{chapter}.ipynb:", *faults])
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_file_is_normalised(chapter: str) -> None:
+    assert is_normalised(path_of(chapter))
+
+
+def test_a_label_belongs_to_one_equation_of_the_book() -> None:
+    labels = Counter(label for c in CHAPTERS for label in equation_labels(read(path_of(c))))
+    assert labels
+    assert {label: count for label, count in labels.items() if count > 1} == {}

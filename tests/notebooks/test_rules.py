@@ -1,0 +1,279 @@
+"""Each rule accepts a notebook that keeps it and refuses one, else the same, that breaks it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from honesty import RULES
+from honesty.content import links_lead_somewhere, prose, word_count
+
+from tools.notebooks import SETUP_CELL, SETUP_TAG
+
+Cell = dict[str, Any]
+Notebook = dict[str, Any]
+Change = Callable[[Notebook], object]
+
+SVG = '<figure><svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></figure>'
+
+
+def code(source: str, *outputs: Cell, tags: tuple[str, ...] = ()) -> Cell:
+    return {
+        "cell_type": "code",
+        "execution_count": 1,
+        "metadata": {"tags": list(tags)} if tags else {},
+        "outputs": list(outputs),
+        "source": source,
+    }
+
+
+def text(source: str) -> Cell:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def result(**data: str) -> Cell:
+    kinds = {kind.replace("_", "/"): value for kind, value in data.items()}
+    return {"output_type": "execute_result", "execution_count": 1, "data": kinds, "metadata": {}}
+
+
+def stream(written: str, name: str = "stdout") -> Cell:
+    return {"output_type": "stream", "name": name, "text": written}
+
+
+def error() -> Cell:
+    return {"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": ["no"]}
+
+
+def good() -> Notebook:
+    """Give a small chapter that keeps every rule; the tests change its cells by their names."""
+    cells = [
+        text("# A title\n\n" + "Some plain words. " * 350),
+        code(SETUP_CELL, tags=(SETUP_TAG,)),
+        text("$$a = b$$ (eq-same)\n\nsee [the next](02_scores.ipynb#part), `!ls` and $5!$"),
+        code("assert 1 == 1", tags=("eq-same",)),
+        code("x = 2\nx", result(text_plain="2")),
+        code("for i in range(2):\n    print(i)", stream("0\n1\n")),
+        code("figure", result(text_html=SVG, text_plain="A square")),
+        code("raise ValueError('no')", error(), tags=("raises-exception",)),
+        code("x", result(text_plain="2"), tags=("nbval-ignore-output", "timing")),
+        code("np.testing.assert_allclose(x, x)"),
+        *(code(f"assert {n} > 0") for n in range(1, 8)),
+        text("by [Vaswani et al.](https://arxiv.org/abs/1706.03762)"),
+    ]
+    for n in (1, 2, 3):
+        cells += [
+            text(f"### Exercise {n}\n\nCompute it."),
+            code(f"# @title Solution {n}\ny = {n}", tags=("hide-cell", "solution")),
+            code(f"assert y == {n}", tags=("check",)),
+        ]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def cell_of(notebook: Notebook, start: str) -> Cell:
+    (found,) = [cell for cell in notebook["cells"] if cell["source"].startswith(start)]
+    return found
+
+
+def add(*cells: Cell) -> Change:
+    return lambda notebook: notebook["cells"].extend(copy.deepcopy(list(cells)))
+
+
+def put(start: str, **values: Any) -> Change:
+    """Change the cell that starts so."""
+    return lambda notebook: cell_of(notebook, start).update(values)
+
+
+def retag(start: str, *tags: str) -> Change:
+    return put(start, metadata={"tags": list(tags)})
+
+
+def drop(start: str) -> Change:
+    return lambda notebook: notebook["cells"].remove(cell_of(notebook, start))
+
+
+def reword(source: str, old: str, new: str) -> Change:
+    def change(notebook: Notebook) -> None:
+        cell = cell_of(notebook, source)
+        cell["source"] = cell["source"].replace(old, new)
+
+    return change
+
+
+PNG = {"output_type": "display_data", "data": {"image/png": "iVBO"}, "metadata": {}}
+unchecked = code("x", result(text_plain="2"), tags=("nbval-skip", "device"))
+
+BAD: dict[str, list[Change]] = {
+    "every_cell_ran": [put("x = 2", execution_count=None)],
+    "closing_expression_shows": [
+        put("x = 2", outputs=[]),
+        put("figure", outputs=[]),
+        add(code("values.sort()")),
+        add(code("%matplotlib inline\nx")),
+    ],
+    "no_closing_semicolon": [put("x = 2", source="x;")],
+    "print_prints": [put("for i", outputs=[]), add(code("if x:\n    print(x)\ny = 1"))],
+    "errors_are_announced": [
+        put("raise", outputs=[]),
+        retag("raise"),
+        retag("raise", "nbval-raises-exception"),
+    ],
+    "few_unchecked_outputs": [
+        retag("x = 2", "nbval-ignore-output"),
+        retag("x = 2", "nbval-skip"),
+        retag("x = 2", "skip-execution"),
+        add(unchecked, unchecked),
+        put("x = 2", source="# NBVAL_IGNORE_OUTPUT\nx"),
+        put("x = 2", source="x = 1\n#NBVAL_SKIP\nx"),
+    ],
+    "nothing_on_stderr": [add(code("x = 1", stream("RuntimeWarning", name="stderr")))],
+    "no_install": [
+        add(code("%pip install numpy")),
+        add(code("!pip install numpy")),
+        put("for i", outputs=[stream("Collecting numpy\n")]),
+        put("for i", outputs=[stream("a\nSuccessfully installed numpy\n")]),
+        put("# @title Set-up", outputs=[stream("ready")]),
+    ],
+    "no_place_of_the_machine": [
+        put("x = 2", source="open('/home/me/a.txt')"),
+        put("for i", outputs=[stream("File /root/a.py")]),
+        put("for i", outputs=[stream("/tmp")]),
+        put("for i", outputs=[stream("C:\\Users\\me")]),
+        put("x = 2", outputs=[result(text_html="<a href='/Users/me'>")]),
+        add(text("as in /work/main")),
+        add(text("from https://" + "pypi" + ".org/simple")),
+        put("for i", outputs=[stream("files." + "pythonhosted" + ".org")]),
+    ],
+    "short_cells": [
+        put("x = 2", source="x = 1\n" * 16),
+        lambda notebook: [
+            cell.update(source="x = 1\n\n" * 5)
+            for cell in notebook["cells"]
+            if cell["cell_type"] == "code"
+        ],
+    ],
+    "set_up_first": [
+        drop("# @title Set-up"),
+        retag("# @title Set-up"),
+        reword("# @title Set-up", "--no-deps ", ""),
+        add(code("x = 1", tags=(SETUP_TAG,))),
+    ],
+    "equations_are_evaluated": [
+        drop("$$a = b$$"),
+        put("assert 1 == 1", source="1 == 1"),
+        retag("assert 1 == 1"),
+        retag("assert 1 == 1", "eq-other"),
+        add(text("$$c\n= d$$ (eq-second)")),
+        add(text("$$a = c$$ (eq-same)")),
+        add(text("$$a = c$$ (other)")),
+    ],
+    "figures_have_words": [
+        put("figure", outputs=[result(text_html=SVG.replace(' role="img"', ""))]),
+        put("figure", outputs=[result(text_html=SVG.replace("of five words", ""))]),
+        put("figure", outputs=[result(text_html=SVG + "<svg></svg>")]),
+        put("figure", outputs=[{**result(), "data": {"image/svg+xml": "<svg></svg>"}}]),
+        put("figure", outputs=[PNG]),
+        add(text("![a square](square.png)")),
+        add(text('<img src="square.png">')),
+    ],
+    "exercises_are_checked": [
+        drop("### Exercise 3"),
+        drop("# @title Solution 2"),
+        drop("assert y == 1"),
+        put("assert y == 1", source="y == 1"),
+        retag("assert y == 2"),
+        reword("# @title Solution 2", "@title", "title"),
+        reword("### Exercise 2", "2", "4"),
+    ],
+    "claims_are_asserted": [
+        lambda notebook: [
+            cell.update(source="x = 1")
+            for cell in notebook["cells"]
+            if cell["source"].startswith("assert")
+            and "check" not in cell["metadata"].get("tags", [])
+        ]
+    ],
+    "chapter_has_its_size": [
+        put("# A title", source="Few words."),
+        add(text("one two " * 400)),
+        add(*[code("x = 1")] * 20),
+        lambda notebook: notebook["cells"].__delitem__(slice(4, 10)),
+    ],
+    "prose_is_plain": [
+        add(text("It works!")),
+        add(text("We simply add.")),
+        add(text("Obviously so.")),
+        add(text("There is no magic.")),
+    ],
+    "links_lead_somewhere": [
+        add(text("[gone](00_gone.ipynb)")),
+        add(text("[gone](../reference/gone.md#part)")),
+    ],
+    "papers_are_in_the_bibliography": [
+        add(text("[a paper](https://arxiv.org/abs/0000.00000)")),
+        add(text("[a paper](https://arxiv.org/pdf/0000.00000v2)")),
+    ],
+}
+CASES = [
+    pytest.param(rule, change, id=f"{rule}-{number}")
+    for rule, changes in BAD.items()
+    for number, change in enumerate(changes, start=1)
+]
+
+
+def test_every_rule_is_tried() -> None:
+    assert set(BAD) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_accepts(rule: str) -> None:
+    assert RULES[rule](good()) == []
+
+
+@pytest.mark.parametrize(("rule", "change"), CASES)
+def test_rule_refuses(rule: str, change: Change) -> None:
+    notebook = good()
+    change(notebook)
+    faults = RULES[rule](notebook)
+    assert faults
+    assert all(isinstance(fault, str) for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("one two, 3.5 and non-zero", ["one", "two", "3.5", "and", "non-zero"]),
+        ("# A head\n\n| a | b |\n|---|---|", ["A", "head", "a", "b"]),
+        ("so $x + y$ and\n\n$$z = 1$$ (eq-z)\n\nthen", ["so", "and", "then"]),
+        (
+            "see [the page](02_scores.ipynb) or <https://example.org/a>",
+            ["see", "the", "page", "or"],
+        ),
+        ("call `f(x)` <b>now</b>\n\n```python\nmore = code\n```", ["call", "now"]),
+    ],
+)
+def test_words_that_count(source: str, words: list[str]) -> None:
+    assert word_count({"cells": [text(source)]}) == len(words)
+    assert [word for word in words if word not in prose(source)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["$n!$", "`a != b`", "where a != b", "![A square of five words](a)"],
+)
+def test_exclamation_marks_that_are_none(source: str) -> None:
+    notebook = {"cells": [text(source)]}
+    assert RULES["prose_is_plain"](notebook) == []
+
+
+@pytest.mark.parametrize("source", ["1/2", "https://example.org/home/a", "a/tmp", "../work", "/a"])
+def test_paths_that_are_none(source: str) -> None:
+    assert RULES["no_place_of_the_machine"]({"cells": [text(source)]}) == []
+
+
+def test_link_is_taken_from_the_folder_of_chapters(tmp_path: Any) -> None:
+    notebook = {"cells": [text("[here](a.md) [top](#top) [far](https://example.org)")]}
+    assert links_lead_somewhere(notebook, tmp_path) == ["cell 1: a.md is not there"]
+    (tmp_path / "a.md").touch()
+    assert links_lead_somewhere(notebook, tmp_path) == []

@@ -1,0 +1,180 @@
+"""One browser and one small web server for all tests of the built pages.
+
+They are skipped, with the reason, where the book is not built or no Chromium is installed; with
+ATTENTION_REQUIRE_BROWSER=1, as in continuous integration, that is a failure instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = Path(os.environ.get("ATTENTION_BOOK", ROOT / "_build" / "html"))
+
+sys.path.insert(0, str(ROOT / "_ext"))
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # A request that leaves this machine fails at once; it is recorded as well, and fails a test.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+def chapters() -> list[str]:
+    """The notebooks of the table of contents, without suffix, in order."""
+    return [name for name in pages() if name.startswith("chapters/")]
+
+
+def pages() -> list[str]:
+    """Every page that an author wrote."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    found = [toc["root"]]
+    for part in toc["parts"]:
+        found += [chapter["file"] for chapter in part["chapters"]]
+    return found
+
+
+def all_pages() -> list[str]:
+    """Every page of the site, with the one that Sphinx makes."""
+    return [*pages(), "search"]
+
+
+def missing(reason: str) -> Any:
+    """Skip, or fail where a browser is required."""
+    if os.environ.get("ATTENTION_REQUIRE_BROWSER") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def book() -> Path:
+    """The folder of the built pages."""
+    if not (BOOK / "index.html").is_file():
+        missing(f"the book is not built in {BOOK.name}: run `make book`")
+    return BOOK
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="session")
+def address(book: Path) -> Iterator[str]:
+    """The address at which the book is served while the tests run."""
+    handler = functools.partial(_Quiet, directory=str(book))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser(book: Path) -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("Playwright is not installed")
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        missing("no Chromium on PATH")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@dataclass
+class Visit:
+    """One page, open, and what went wrong while it was loaded and used."""
+
+    page: Page
+    foreign: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+OpenPage = Callable[..., Visit]
+
+
+@pytest.fixture(scope="session")
+def open_anywhere(browser: Browser, address: str) -> OpenPage:
+    """Open a page by name; who opens it closes its context."""
+
+    def open_page(
+        name: str,
+        theme: str = "light",
+        width: int = 1280,
+        height: int = 900,
+        *,
+        scripts: bool = True,
+        motion: str = "no-preference",
+    ) -> Visit:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=theme,  # type: ignore[arg-type]
+            reduced_motion=motion,  # type: ignore[arg-type]
+            java_script_enabled=scripts,
+        )
+        visit = Visit(context.new_page())
+
+        def on_request(request: Any) -> None:
+            if not request.url.startswith((address, "data:", "blob:")):
+                visit.foreign.append(request.url)
+
+        def on_message(message: Any) -> None:
+            if message.type in ("error", "warning"):
+                visit.problems.append(f"{message.type}: {message.text}")
+
+        def on_response(response: Any) -> None:
+            if response.status >= 400:
+                visit.problems.append(f"{response.status}: {response.url}")
+
+        visit.page.on("request", on_request)
+        visit.page.on("console", on_message)
+        visit.page.on("response", on_response)
+        visit.page.on("pageerror", lambda error: visit.problems.append(f"exception: {error}"))
+        path, _, rest = name.partition("?")
+        query = f"?{rest}" if rest else ""
+        visit.page.goto(f"{address}/{path}.html{query}", wait_until="load")
+        if scripts:
+            visit.page.evaluate("document.fonts.ready.then(() => true)")
+        return visit
+
+    return open_page
+
+
+@pytest.fixture
+def open_page(open_anywhere: OpenPage) -> Iterator[OpenPage]:
+    """Open pages that are closed when the test ends: `open_page(name, theme=…, width=…).page`."""
+    opened: list[Visit] = []
+
+    def remember(*args: Any, **options: Any) -> Visit:
+        opened.append(open_anywhere(*args, **options))
+        return opened[-1]
+
+    yield remember
+    for visit in opened:
+        visit.page.context.close()

@@ -1,0 +1,69 @@
+// What a loaded page looks like, gathered in one go.
+async () => {
+  const size = (element) => {
+    const box = element.getBoundingClientRect();
+    return [box.width, box.height];
+  };
+  const shown = (element) => !element.closest("details:not([open])");
+  const name = (element) => {
+    const ids = (element.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean);
+    const words = ids.map((id) => document.getElementById(id)?.textContent || "").join(" ");
+    return words || element.getAttribute("aria-label") || "";
+  };
+
+  // The words of the page, without code and without formulas that were rendered.
+  const words = document.querySelector("main").cloneNode(true);
+  for (const part of words.querySelectorAll("pre, code, script, style, .katex")) part.remove();
+
+  const shift = await new Promise((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
+    }).observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done(sum), 120);
+  });
+
+  const style = getComputedStyle(document.documentElement);
+  const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
+  return {
+    theme: document.documentElement.dataset.theme,
+    language: document.documentElement.lang,
+    title: document.title,
+    description: document.querySelector('meta[name="description"]')?.content || "",
+    viewports: document.querySelectorAll('meta[name="viewport"]').length,
+    headings: [...document.querySelectorAll("main h1, main h2, main h3, main h4")]
+      .map((heading) => Number(heading.tagName[1])),
+    words: words.textContent,
+    formulas: [...document.querySelectorAll("article .math")].filter(shown).map((formula) => ({
+      size: size(formula.querySelector(".katex-html") || formula),
+      rendered: !!formula.querySelector(".katex-html"),
+      wrong: !!formula.querySelector(".katex-error"),
+      text: formula.querySelector(".katex-html")?.textContent || formula.textContent,
+    })),
+    fonts: [...document.fonts].filter((font) => font.status === "loaded").map((font) => font.family),
+    broken: [...document.fonts].filter((font) => font.status === "error").map((font) => font.family),
+    images: [...document.querySelectorAll("article img")].map((image) => ({
+      source: image.getAttribute("src"), width: image.naturalWidth, alt: image.alt,
+    })),
+    drawings: [...document.querySelectorAll("figure svg")].filter(shown).map((svg) => ({
+      size: size(svg), parts: svg.querySelectorAll("*").length, role: svg.getAttribute("role"),
+      name: name(svg),
+    })),
+    icons: [...document.querySelectorAll(".fa-solid, .book-icon")]
+      .filter((icon) => icon.checkVisibility() && getComputedStyle(icon).maskImage === "none")
+      .map((icon) => icon.className),
+    scrollWidth: document.documentElement.scrollWidth,
+    unreachable: [...document.querySelectorAll(".math-scroll, .attn-figure, .attn-drawing, article pre")]
+      .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0
+        && shown(box) && getComputedStyle(box).overflowX !== "visible")
+      .map((box) => box.textContent.slice(0, 60)),
+    shift,
+    colours: Object.fromEntries(
+      variables.map((variable) => [variable, style.getPropertyValue(`--attn-${variable}`).trim()]),
+    ),
+    moving: document.querySelectorAll("figure.attn-moving").length,
+    inlineShared: document.querySelectorAll(
+      "style.attn-moving-style, script.attn-moving-script").length,
+    shared: document.querySelectorAll('script[src*="attn/moving.js"]').length,
+  };
+}

@@ -1,0 +1,119 @@
+"""The book's own extensions: what they change, and how a build that must fail fails."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sphinx", reason="the book's packages are not installed")
+
+from docutils import nodes
+
+from tests.site.conftest import ROOT
+
+NAMES = ("docstrings", "lean_pages", "static_math")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_docstrings(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0 and result.failed == 0
+
+
+def build(folder: Path, text: str, *extensions: str, katex: bool = True) -> tuple[int, str]:
+    """Build a book of one page; the exit status and all that was said."""
+    folder.mkdir(exist_ok=True)
+    (folder / "index.rst").write_text(f"Title\n=====\n\n{text}\n", encoding="utf-8")
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / '_ext')!r})\nextensions = {extensions!r}\n",
+        encoding="utf-8",
+    )
+    installed = ROOT / "node_modules"
+    if katex:
+        if not (installed / "katex").is_dir():
+            pytest.skip("KaTeX is not installed: run `make book`")
+        if not (folder / "node_modules").exists():
+            (folder / "node_modules").symlink_to(installed)
+    command = [sys.executable, "-m", "sphinx", "-b", "html", str(folder), str(folder / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_formulas_are_html_when_the_page_is_built(tmp_path: Path) -> None:
+    status, said = build(
+        tmp_path,
+        r"Let :math:`x^2` be." + "\n\n.. math::\n   :label: one\n\n   y = \\sqrt{x}\n",
+        "static_math",
+    )
+    assert status == 0, said
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert page.count('class="katex-html"') == 2
+    assert 'id="equation-one"' in page and ">(1)<" in page
+    assert "mathjax" not in page.lower()
+    fonts = list((tmp_path / "out" / "_static" / "katex" / "fonts").iterdir())
+    assert {font.suffix for font in fonts} == {".woff2"}
+    style = (tmp_path / "out" / "_static" / "katex" / "katex.min.css").read_text(encoding="utf-8")
+    assert ".woff2" in style and ".ttf" not in style and ".woff)" not in style
+
+
+@pytest.mark.parametrize("tex", [r"\undefined{x}", r"\frac{a}{", "é"])
+def test_a_formula_that_cannot_be_read_fails_each_build(tmp_path: Path, tex: str) -> None:
+    for _ in range(2):  # the second build must not take the first one's page as good
+        status, said = build(tmp_path, f"Good :math:`x`.\n\n.. math::\n\n   {tex}\n", "static_math")
+        assert status != 0
+        assert "index.rst" in said and "formula" in said and "KaTeX" in said
+    status, said = build(tmp_path, "Good :math:`x`.", "static_math")
+    assert status == 0, said
+
+
+def test_missing_katex_is_one_clear_line(tmp_path: Path) -> None:
+    status, said = build(tmp_path, "Good :math:`x`.", "static_math", katex=False)
+    assert status != 0
+    assert "KaTeX was not found" in said and "run `make book`" in said
+    assert "Traceback" not in said
+
+
+def test_missing_node_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    static_math = importlib.import_module("static_math")
+    errors = importlib.import_module("sphinx.errors")
+    monkeypatch.setattr(static_math.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(static_math.sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(errors.ExtensionError, match="Node was not found: run `make book`"):
+        static_math.find_node()
+
+
+def test_a_description_is_the_first_paragraph_that_says_something() -> None:
+    lean_pages = importlib.import_module("lean_pages")
+    document = nodes.document(None, None)
+    section = nodes.section()
+    document += section
+    section += nodes.paragraph("", "Too short.")
+    words = "A dictionary answers only if the key is there, and says nothing otherwise."
+    section += nodes.paragraph("", words)
+    assert lean_pages.describe(document) == words
+
+
+def test_parts_that_moving_figures_share_leave_the_page() -> None:
+    lean_pages = importlib.import_module("lean_pages")
+    figures = pytest.importorskip("attnlib.figures")
+    output = figures.scaling_explorer((4, 16), start=4, n_draws=8)._repr_html_()
+    assert "attn-moving-script" in output and "attn-moving-style" in output
+    page = lean_pages.moving_figures_for_the_book(output)
+    assert "attn-moving-script" not in page and "attn-moving-style" not in page
+    assert '<script type="application/json">' in page
+    assert page.count('<div class="attn-drawing"><svg') == page.count("<svg") == 1
+    # A second figure, after a line of other HTML, is changed in the same way.
+    twice = lean_pages.moving_figures_for_the_book(f"<p>é</p>\n{output}\n{output}")
+    assert twice == f"<p>é</p>\n{page}\n{page}"
+
+
+def test_an_unknown_script_is_a_warning(tmp_path: Path) -> None:
+    # A theme other than the book's brings scripts that the lists do not name.
+    _, said = build(tmp_path, "Nothing.", "myst_nb", "lean_pages", katex=False)
+    assert "is not known" in said

@@ -1,0 +1,166 @@
+"""Every page, in a real browser: nothing from elsewhere, nothing broken, readable on a phone."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.site.conftest import OpenPage, all_pages, chapters, pages
+
+FACTS = (Path(__file__).parent / "facts.js").read_text(encoding="utf-8")
+DESKTOP, PHONE = 1280, 360
+VIEWS = [("light", DESKTOP), ("light", PHONE), ("dark", PHONE)]
+MOST_SHIFT = 0.05
+
+
+@pytest.fixture(scope="session")
+def look(open_anywhere: OpenPage) -> Any:
+    """What a page looks like in a theme and a width; each is loaded once."""
+
+    @cache
+    def look_once(name: str, theme: str, width: int) -> dict[str, Any]:
+        visit = open_anywhere(name, theme=theme, width=width, height=800)
+        facts: dict[str, Any] = visit.page.evaluate(FACTS)
+        facts |= {"foreign": visit.foreign, "problems": visit.problems}
+        visit.page.context.close()
+        return facts
+
+    return look_once
+
+
+@pytest.fixture(params=VIEWS, ids=lambda view: f"{view[0]}-{view[1]}")
+def view(request: pytest.FixtureRequest) -> tuple[str, int]:
+    """A theme and a width."""
+    return request.param
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of "#rrggbb", as the accessibility guidelines define it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours: 1 when equal, 21 for black on white."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_of_known_colours() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_nothing_comes_from_another_host(look: Any, name: str, view: tuple[str, int]) -> None:
+    assert look(name, *view)["foreign"] == []
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_the_console_is_silent(look: Any, name: str, view: tuple[str, int]) -> None:
+    assert look(name, *view)["problems"] == []
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_no_formula_is_left_as_text(look: Any, name: str, view: tuple[str, int]) -> None:
+    facts = look(name, *view)
+    for raw in ("$$", r"\(", r"\[", r"\begin{", r"\frac", r"\sqrt"):
+        assert raw not in facts["words"]
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_every_formula_is_visible(look: Any, name: str, view: tuple[str, int]) -> None:
+    facts = look(name, *view)
+    for formula in facts["formulas"]:
+        assert formula["rendered"] and not formula["wrong"], formula
+        assert min(formula["size"]) > 0, formula
+        assert "$" not in formula["text"] and "\\" not in formula["text"], formula
+    if facts["formulas"]:
+        assert any("KaTeX_Main" in font for font in facts["fonts"])
+    assert facts["broken"] == []
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_a_chapter_has_formulas_and_drawings(look: Any, name: str) -> None:
+    facts = look(name, "light", DESKTOP)
+    assert facts["formulas"]
+    assert facts["drawings"]
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_pictures_are_there_and_have_words(look: Any, name: str, view: tuple[str, int]) -> None:
+    facts = look(name, *view)
+    for image in facts["images"]:
+        assert image["width"] > 0 and image["alt"].strip(), image
+    for drawing in facts["drawings"]:
+        assert min(drawing["size"]) > 0 and drawing["parts"] > 0, drawing
+        assert drawing["role"] == "img" and len(drawing["name"].split()) >= 5, drawing
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_icons_are_drawn(look: Any, name: str) -> None:
+    assert look(name, "light", DESKTOP)["icons"] == []
+    assert look(name, "light", PHONE)["icons"] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", all_pages())
+def test_a_phone_needs_no_sideways_scroll(look: Any, name: str, theme: str) -> None:
+    facts = look(name, theme, PHONE)
+    assert facts["theme"] == theme
+    assert facts["scrollWidth"] <= PHONE
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_boxes_that_scroll_can_be_reached(look: Any, name: str) -> None:
+    assert look(name, "light", PHONE)["unreachable"] == []
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_nothing_jumps_while_the_page_loads(look: Any, name: str, view: tuple[str, int]) -> None:
+    assert look(name, *view)["shift"] <= MOST_SHIFT
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", pages())
+def test_drawings_stand_out_from_the_paper(look: Any, name: str, theme: str) -> None:
+    colours = look(name, theme, PHONE)["colours"]
+    for text in ("ink", "muted"):
+        assert contrast(colours[text], colours["paper"]) >= 4.5, text
+    for mark in ("blue", "orange", "green"):
+        assert contrast(colours[mark], colours["paper"]) >= 3, mark
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_the_head_says_what_the_page_is(look: Any, name: str) -> None:
+    facts = look(name, "light", DESKTOP)
+    assert facts["language"] == "en"
+    assert facts["viewports"] == 1
+    assert "Attention, step by step" in facts["title"] and "\\" not in facts["title"]
+    assert 20 <= len(facts["description"]) <= 200
+    assert "\\" not in facts["description"]
+
+
+def test_titles_and_descriptions_are_each_page_s_own(look: Any) -> None:
+    facts = [look(name, "light", DESKTOP) for name in all_pages()]
+    assert len({page["title"] for page in facts}) == len(facts)
+    assert len({page["description"] for page in facts}) == len(facts)
+
+
+@pytest.mark.parametrize("name", pages())
+def test_headings_are_in_order(look: Any, name: str) -> None:
+    levels = look(name, "light", DESKTOP)["headings"]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+
+
+@pytest.mark.parametrize("name", pages())
+def test_the_script_of_moving_figures_comes_once(look: Any, name: str) -> None:
+    facts = look(name, "light", DESKTOP)
+    assert facts["inlineShared"] == 0
+    assert facts["shared"] == (1 if facts["moving"] else 0)

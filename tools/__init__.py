@@ -1,0 +1,1 @@
+"""What the Makefile calls: for the environment, the notebooks and the repository's address."""
