@@ -1,5 +1,7 @@
 """The matrix form of attention, and each of its steps as a function.
 
+Each step beside the function that takes it:
+
     Q, K, V = X W_Q, X W_K, X W_V       project
     S       = scale · Q Kᵀ              attention_scores
     A       = softmax(S + mask)         attention_weights
@@ -96,7 +98,7 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
     S = scale · Q Kᵀ, with scale = 1/√E where it is None.
 
     Shapes: query (…, L, E), key (…, S, E) → (…, L, S).
-    Raises: TypeError, ValueError for what `attnlib._checks` refuses.
+    Raises: TypeError, ValueError as `numpy_tokenwise.scaled_dot_product_attention`.
     Source: Vaswani et al. 2017, section 3.2.1; chapters 02 and 03.
 
     >>> attention_scores(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]), scale=1.0)
@@ -141,7 +143,7 @@ def attention_weights(
     A = softmax(scale · Q Kᵀ + mask), along the keys.
 
     Shapes: query (…, L, E), key (…, S, E), attn_mask broadcasts to (…, L, S) → (…, L, S).
-    Raises: TypeError, ValueError for what `attnlib._checks` refuses.
+    Raises: TypeError, ValueError as `numpy_tokenwise.scaled_dot_product_attention`.
     Source: Vaswani et al. 2017, section 3.2.1; chapter 04.
 
     >>> attention_weights(np.zeros((2, 1)), np.zeros((2, 1)), is_causal=True)

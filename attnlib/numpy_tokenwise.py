@@ -61,7 +61,10 @@ def scaled_dot_product_attention(
     Shapes: query (…, H, L, E), key (…, H, S, E), value (…, H, S, E_v) → (…, H, L, E_v). The
         leading dimensions broadcast, and there may be none. attn_mask broadcasts to (…, H, L, S).
         With `enable_gqa` key and value have H_kv heads; head h uses key head h // (H / H_kv).
-    Raises: TypeError, ValueError for what `attnlib._checks` refuses; the message says why.
+    Raises: TypeError for what is no NumPy array, a dtype that is not floating, dtypes that differ,
+        a mask that is neither boolean nor floating, a flag that is not a bool. ValueError for
+        ranks, lengths, heads or masks that do not fit, a mask beside is_causal, a scale that is
+        not finite, dropout. The message says what was expected and what came.
     Source: Vaswani et al. 2017, equation 1; chapter 05.
 
     The query is 0, so both keys get the weight 1/2, and the output is the mean of the values:

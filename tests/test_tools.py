@@ -101,6 +101,17 @@ def test_normalise_gives_the_one_form() -> None:
     assert error["outputs"][0]["traceback"] == ["ZeroDivisionError: division by zero"]
 
 
+@pytest.mark.parametrize("tag", ["set-up", "solution"])
+def test_normalise_folds_what_a_reader_need_not_see(tag: str) -> None:
+    cells = [code("x = 1", metadata={"tags": [tag]})]
+    [folded] = notebooks.normalise({"cells": cells, "metadata": {}})["cells"]
+    assert folded["metadata"] == {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["hide-cell", tag],
+    }
+
+
 def test_normalise_counts_what_ran_and_hides_no_cell_that_did_not() -> None:
     cells = notebooks.normalise(untidy())["cells"][1:]
     assert [cell["execution_count"] for cell in cells] == [1, None, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ D_KS = [2**power for power in range(11)]
 HALF_A_STEP = 0.05 / 140
 
 
+@cache
+def rules(d_k: int) -> dict[str, experiments.RuleStatistics]:
+    return experiments.scaling_rules(d_k)
+
+
 def shown(figure: Any, part: str) -> str:
     return str(figure.locator(f'[data-part="{part}"]').text_content())
 
@@ -27,7 +33,7 @@ def bar_weights(figure: Any, column: int) -> np.ndarray:
 
 def assert_shows(figure: Any, d_k: int) -> None:
     """The bars, the numbers under them, the slider's value and the label all belong to d_k."""
-    means = experiments.scaling_rules(d_k)
+    means = rules(d_k)
     [raw_scores] = experiments.growing_scores(D_KS, seed=5)[[D_KS.index(d_k)]]
     for column, (rule, divisor) in enumerate(experiments.RULES.items()):
         weights = softmax(raw_scores / divisor(d_k))
@@ -74,7 +80,7 @@ def test_table_holds_the_same_numbers(open_page: OpenPage) -> None:
     for d_k, row in zip(D_KS, rows, strict=True):
         expected = [
             f"{number:.2f}"
-            for mean in experiments.scaling_rules(d_k).values()
+            for mean in rules(d_k).values()
             for number in (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
         ]
         assert row.locator("td").all_text_contents() == expected

@@ -25,21 +25,29 @@ from tools.set_repository import ROOT
 EQUATION = re.compile(r"\$\$(?P<tex>.+?)\$\$(?:[ \t]*\((?P<label>[^()\s]+)\))?", re.DOTALL)
 
 
-def equation_labels(notebook: Notebook) -> list[str]:
-    """Give the label of each numbered equation, `$$ … $$ (eq-name)`, in order."""
+def displayed_equations(notebook: Notebook) -> list[tuple[str, str | None]]:
+    """Give each `$$ … $$ (eq-name)` as the name of its cell and its label, in order."""
     return [
-        found["label"]
-        for _, cell in markdown_cells(notebook)
+        (name, found["label"])
+        for name, cell in markdown_cells(notebook)
         for found in EQUATION.finditer(without_code(cell["source"]))
-        if found["label"]
     ]
 
 
+def equation_labels(notebook: Notebook) -> list[str]:
+    """Give the labels of the numbered equations, in order."""
+    return [label for _, label in displayed_equations(notebook) if label]
+
+
 def equations_are_evaluated(notebook: Notebook) -> list[str]:
-    """Each numbered equation has a cell with its label as tag, and an assert in it; and back."""
+    """Each displayed equation has a label, and a cell with it as tag and an assert; and back."""
     labels = equation_labels(notebook)
     evaluated: set[str] = set()
-    faults = []
+    faults = [
+        f"{name}: a displayed equation without a label"
+        for name, label in displayed_equations(notebook)
+        if label is None
+    ]
     for name, cell in code_cells(notebook):
         for tag in tags(cell):
             if not tag.startswith("eq-"):

@@ -125,7 +125,7 @@ def no_install(notebook: Notebook) -> list[str]:
     return faults
 
 
-# In two pieces each, so that the project itself names no such host.
+# In two pieces each: this file names no such host either.
 REGISTRY_HOSTS = [
     f"{name}.{ending}"
     for name, ending in (
