@@ -105,7 +105,9 @@ def check_flag(name: str, flag: object) -> None:
 
 def check_no_dropout(dropout_p: object) -> None:
     """Require that nothing is dropped."""
-    if not isinstance(dropout_p, Real) or dropout_p != 0.0:
+    if not isinstance(dropout_p, Real):
+        raise TypeError(f"dropout_p must be 0.0; got {type(dropout_p).__name__} {dropout_p!r}")
+    if dropout_p != 0.0:
         raise ValueError(
             f"dropout_p must be 0.0, because this form is deterministic; got {dropout_p!r}"
         )
@@ -125,7 +127,8 @@ def checked_scale(scale: object, n_features: int) -> float:
     if scale is None:
         return 1.0 / math.sqrt(n_features) if n_features else 1.0
     if isinstance(scale, bool) or not isinstance(scale, Real):
-        raise TypeError(f"scale must be None or a real number; got {scale!r}")
+        came = f"{type(scale).__name__} {scale!r}"
+        raise TypeError(f"scale must be None or a real number; got {came}")
     try:
         number = float(scale)
     except OverflowError:

@@ -78,7 +78,7 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
 
     Shapes: x and y (n,), n at least 2, positive.
 
-    Raises: `ValueError` for other shapes or values.
+    Raises: `ValueError` for other shapes or values, or x that are all alike.
 
     >>> round(loglog_slope([1, 10, 100], [2, 20, 200]), 12)
     1.0
@@ -88,8 +88,10 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
         raise ValueError(
             f"expected two equally long lists of 2 or more, came {xs.shape}, {ys.shape}"
         )
-    if not (np.all(xs > 0) and np.all(ys > 0)):
-        raise ValueError("expected positive values only, came a zero, a negative or a NaN")
+    if not all(np.all((values > 0) & np.isfinite(values)) for values in (xs, ys)):
+        raise ValueError("expected positive, finite values only, came another or a NaN")
+    if np.all(xs == xs[0]):
+        raise ValueError(f"expected at least two different x, came {xs[0]} only")
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
 
 
@@ -120,7 +122,8 @@ def entropy_share(weights: Array) -> Array:
     if weights.ndim < 1 or weights.shape[-1] < 2:
         raise ValueError(f"expected rows of two or more weights, came shape {weights.shape}")
     positive = np.where(weights > 0, weights, 1.0)
-    return np.asarray(-np.sum(weights * np.log(positive), axis=-1) / np.log(weights.shape[-1]))
+    # 0 - Σ rather than -Σ, so that no row has the entropy -0.
+    return np.asarray((0 - np.sum(weights * np.log(positive), axis=-1)) / np.log(weights.shape[-1]))
 
 
 class RuleStatistics(NamedTuple):
@@ -205,7 +208,7 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     >>> growing_scores([4, 16]).shape
     (2, 8)
     """
-    if not d_ks:
+    if len(d_ks) == 0:
         raise ValueError("expected at least one d_k, came an empty list")
     _positive(smallest_d_k=min(d_ks), n_keys=n_keys)
     rng = np.random.default_rng(seed)

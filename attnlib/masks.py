@@ -69,7 +69,12 @@ def padding(lengths: Sequence[int] | Array, n_keys: int) -> Mask:
            [1, 1, 1]])
     """
     n_keys = _count("n_keys", n_keys)
-    ends = np.asarray(lengths)
+    if isinstance(lengths, np.ma.MaskedArray):
+        raise TypeError("lengths must be integers; got a MaskedArray, whose mask would be lost")
+    try:
+        ends = np.asarray(lengths)
+    except ValueError:
+        raise ValueError(f"lengths must have one dimension, (B,); got {lengths!r}") from None
     if ends.ndim != 1:
         raise ValueError(f"lengths must have one dimension, (B,); got shape {ends.shape}")
     if ends.size and ends.dtype.kind not in "iu":
@@ -105,8 +110,8 @@ def combine(*masks: Array) -> Array:
     """Give one mask that removes what any of the masks removes.
 
     Boolean masks are joined by *and*. With a floating mask among them the result is additive:
-    the sum of the floating masks, and -∞ where any mask removes. It is float64 if one of them
-    is, else float32, because a sum of two large float16 numbers would overflow to -∞.
+    the sum of the floating masks, and -∞ where any mask removes, and only there: a sum of finite
+    numbers stays finite. It is float64 if one of them is, else float32.
 
     Shapes: any that broadcast.
     Raises: TypeError for no mask, or one that is neither boolean nor floating; ValueError for
@@ -141,7 +146,12 @@ def combine(*masks: Array) -> Array:
         return kept
     wide = np.float64 if any(mask.dtype.name == "float64" for mask in floating) else np.float32
     total = np.zeros(shape, dtype=wide)
+    finite = np.ones(shape, dtype=np.bool_)
     with np.errstate(all="ignore"):
         for mask in floating:
             total += mask.astype(wide)
+            finite &= np.isfinite(mask)
+    # Two very negative numbers may add up to -∞, and would then remove what neither removes.
+    limits = np.finfo(wide)
+    total = np.where(finite, np.clip(total, limits.min, limits.max), total)
     return np.where(kept, total, wide(-np.inf))

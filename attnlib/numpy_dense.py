@@ -7,7 +7,8 @@ Each step beside the function that takes it:
     A       = softmax(S + mask)         attention_weights
     O       = A V                       scaled_dot_product_attention
 
-Half precision (float16, bfloat16) is computed in float32, and rounded once, at the end.
+Half precision (float16, bfloat16) is computed in float32, and rounded once, at the end. A score
+beyond the range of the computing dtype is infinite there: -∞ removes its key, +∞ gives NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def _widened(array: Array) -> Array:
 
 
 def _scores(query: Array, key: Array, scale: float) -> Array:
-    return np.asarray(np.matmul(query, np.swapaxes(key, -1, -2)) * scale)
+    query, key = _widened(query), _widened(key)
+    if abs(scale) > np.finfo(query.dtype).max:  # it would be ∞ there, and 0 · ∞ is NaN
+        query, key = query.astype(np.float64), key.astype(np.float64)
+    return np.asarray(np.matmul(query, np.swapaxes(key, -1, -2)) * query.dtype.type(scale))
 
 
 def _softmax(scores: Array, axis: int) -> tuple[Array, Array]:
@@ -45,9 +49,11 @@ def _masked(scores: Array, attn_mask: Array | None, is_causal: bool) -> tuple[Ar
     part: Array
     if is_causal:
         part = masks.causal(*scores.shape[-2:])
-    elif attn_mask is None:
+        return np.where(part, scores, scores.dtype.type(-np.inf)), part
+    if attn_mask is None:
         return scores, None
-    elif attn_mask.dtype == np.bool_:
+    attn_mask = np.asarray(attn_mask)  # a subclass, np.matrix say, would bend the shapes
+    if attn_mask.dtype == np.bool_:
         part = attn_mask
     else:
         part = np.not_equal(attn_mask, -np.inf)
@@ -71,6 +77,13 @@ def _weighted_sum(weights: Array, value: Array, part: Array | None) -> Array:
     return output
 
 
+def _check_projection(X: Array, name: str, W: Array) -> None:
+    if X.ndim < 2 or W.ndim != 2 or X.shape[-1] != W.shape[0]:
+        raise ValueError(
+            f"X must be (…, T, d_model) and {name} (d_model, d); got X {X.shape}, {name} {W.shape}"
+        )
+
+
 def project(X: Array, W: Array) -> Array:
     """Give X W: each token (row) of X, mapped by the same matrix.
 
@@ -84,10 +97,7 @@ def project(X: Array, W: Array) -> Array:
     check_array("X", X)
     check_array("W", W)
     check_dtypes({"X": X.dtype.name, "W": W.dtype.name})
-    if X.ndim < 2 or W.ndim != 2 or X.shape[-1] != W.shape[0]:
-        raise ValueError(
-            f"X must be (…, T, d_model) and W (d_model, d); got X {X.shape}, W {W.shape}"
-        )
+    _check_projection(X, "W", W)
     with np.errstate(all="ignore"):
         return np.asarray(np.matmul(_widened(X), _widened(W)).astype(X.dtype))
 
@@ -106,7 +116,7 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
     """
     call = numpy_call({"query": query, "key": key}, scale=scale)
     with np.errstate(all="ignore"):
-        return _scores(_widened(query), _widened(key), call.scale).astype(query.dtype)
+        return _scores(query, key, call.scale).astype(query.dtype)
 
 
 def softmax(scores: Array, axis: int = -1) -> Array:
@@ -127,7 +137,7 @@ def softmax(scores: Array, axis: int = -1) -> Array:
     check_array("scores", scores)
     check_dtypes({"scores": scores.dtype.name})
     with np.errstate(all="ignore"):
-        return _softmax(_widened(scores), axis)[0].astype(scores.dtype)
+        return np.asarray(_softmax(_widened(scores), axis)[0]).astype(scores.dtype, copy=False)
 
 
 def attention_weights(
@@ -152,7 +162,7 @@ def attention_weights(
     """
     call = numpy_call({"query": query, "key": key}, attn_mask, is_causal=is_causal, scale=scale)
     with np.errstate(all="ignore"):
-        scores = _scores(_widened(query), _widened(key), call.scale)
+        scores = _scores(query, key, call.scale)
         return _softmax(_masked(scores, attn_mask, is_causal)[0], axis=-1)[0].astype(query.dtype)
 
 
@@ -209,16 +219,15 @@ def scaled_dot_product_attention_with_lse(
         {"query": query, "key": key, "value": value},
         attn_mask, dropout_p, is_causal, scale, enable_gqa,
     )  # fmt: skip
-    if call.group > 1:  # (…, H_kv, S, E) → (…, H, S, E): each key head, `group` times in a row
+    if call.group != 1:  # (…, H_kv, S, E) → (…, H, S, E): each key head, `group` times in a row
         key, value = np.repeat(key, call.group, axis=-3), np.repeat(value, call.group, axis=-3)
     with np.errstate(all="ignore"):
-        scores, part = _masked(
-            _scores(_widened(query), _widened(key), call.scale), attn_mask, is_causal
-        )
+        scores, part = _masked(_scores(query, key, call.scale), attn_mask, is_causal)
         weights, lse = _softmax(scores, axis=-1)
         output = _weighted_sum(weights, _widened(value), part).astype(query.dtype)
+        lse = lse[..., 0].astype(_widened(query).dtype)
     # A value may have batch dimensions that the scores do not have.
-    return output, np.broadcast_to(lse[..., 0], output.shape[:-1]).copy()
+    return output, np.broadcast_to(lse, output.shape[:-1]).copy()
 
 
 def self_attention(
@@ -244,7 +253,18 @@ def self_attention(
     array([[2.],
            [2.]])
     """
-    query, key, value = project(X, W_Q), project(X, W_K), project(X, W_V)
-    return scaled_dot_product_attention(
+    matrices = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
+    for name, array in ({"X": X} | matrices).items():
+        check_array(name, array)
+    check_dtypes({"X": X.dtype.name} | {name: W.dtype.name for name, W in matrices.items()})
+    for name, W in matrices.items():
+        _check_projection(X, name, W)
+    # Wide from the projections on, so that half precision is rounded once, at the end.
+    query, key, value = (project(_widened(X), _widened(W)) for W in matrices.values())
+    if attn_mask is not None and getattr(attn_mask, "dtype", None) == X.dtype:
+        attn_mask = _widened(attn_mask)
+    output = scaled_dot_product_attention(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale
     )
+    with np.errstate(all="ignore"):
+        return output.astype(X.dtype)

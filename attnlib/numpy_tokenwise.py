@@ -105,17 +105,19 @@ def scaled_dot_product_attention_with_lse(
         {"query": query, "key": key, "value": value},
         attn_mask, dropout_p, is_causal, scale, enable_gqa,
     )  # fmt: skip
+    query, key, value = np.asarray(query), np.asarray(key), np.asarray(value)
     dtype, n_queries, n_keys, n_values = query.dtype, call.n_queries, call.n_keys, value.shape[-1]
-    if call.group > 1:  # key head g serves the query heads g · group … (g + 1) · group - 1
+    if call.group != 1:  # key head g serves the query heads g · group … (g + 1) · group - 1
         key, value = np.repeat(key, call.group, axis=-3), np.repeat(value, call.group, axis=-3)
-    query, key, value = (
-        np.broadcast_to(array.astype(np.float64), call.batch + array.shape[-2:])
-        for array in (query, key, value)
-    )
-    bias = np.zeros(()) if attn_mask is None else attn_mask
+    bias = np.zeros(()) if attn_mask is None else np.asarray(attn_mask)
     if bias.dtype == np.bool_:
         bias = np.where(bias, 0.0, -np.inf)
-    bias = np.broadcast_to(bias.astype(np.float64), (*call.batch, n_queries, n_keys))
+    with np.errstate(all="ignore"):  # a signalling NaN would warn here
+        query, key, value = (
+            np.broadcast_to(array.astype(np.float64), call.batch + array.shape[-2:])
+            for array in (query, key, value)
+        )
+        bias = np.broadcast_to(bias.astype(np.float64), (*call.batch, n_queries, n_keys))
 
     output = np.zeros((*call.batch, n_queries, n_values))
     lse = np.zeros((*call.batch, n_queries))

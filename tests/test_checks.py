@@ -190,7 +190,13 @@ def test_a_mask_beside_is_causal(attend: Callable[..., Any]) -> None:
     attend(attn_mask=np.ones((L, S), dtype=bool), is_causal=False)
 
 
-@pytest.mark.parametrize("dropout_p", [0.1, 1, -0.5, math.nan, None, "0", True])
+@pytest.mark.parametrize("dropout_p", [None, "0", [0.0]])
+def test_dropout_must_be_a_number(attend: Callable[..., Any], dropout_p: object) -> None:
+    with refuses(TypeError, "dropout_p must be 0.0; got", repr(dropout_p)):
+        attend(dropout_p=dropout_p)
+
+
+@pytest.mark.parametrize("dropout_p", [0.1, 1, -0.5, math.nan, True])
 def test_nothing_is_dropped(attend: Callable[..., Any], dropout_p: object) -> None:
     with refuses(
         ValueError,
@@ -272,7 +278,13 @@ ONES = np.ones((L, E))
         (lambda: numpy_dense.attention_weights(ONES, ONES, is_causal=1), TypeError,
          ["is_causal must be True or False; got 1"]),
         (lambda: numpy_dense.self_attention(ONES, np.ones((4, 2)), ONES, ONES), ValueError,
-         ["got X (5, 3), W (4, 2)"]),
+         ["W_Q (d_model, d); got X (5, 3), W_Q (4, 2)"]),
+        (lambda: numpy_dense.self_attention(ONES, ONES.T, ONES.T, np.ones((4, 2))), ValueError,
+         ["W_V (d_model, d); got X (5, 3), W_V (4, 2)"]),
+        (lambda: numpy_dense.self_attention(ONES, ONES.T, [[1.0]], ONES.T), TypeError,
+         ["W_K must be a numpy.ndarray; got list"]),
+        (lambda: numpy_dense.self_attention(ONES, ONES.T, ONES.T, ONES.T.astype("f4")), TypeError,
+         ["X, W_Q, W_K, W_V must share one dtype", "W_V float32"]),
     ],
 )  # fmt: skip
 def test_the_steps_refuse_too(

@@ -52,6 +52,10 @@ def test_confidence_interval_holds_the_mean_in_95_of_100_cases() -> None:
     assert 0.93 < share < 0.96
 
 
+def test_entropy_of_one_key_is_zero_without_a_sign() -> None:
+    assert not np.signbit(experiments.entropy_share(np.array([1.0, 0.0])))
+
+
 def test_entropy_share_runs_from_one_key_to_all() -> None:
     rows = np.array([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     assert np.allclose(experiments.entropy_share(rows), [0.0, 1.0])
@@ -108,7 +112,9 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
         (lambda: experiments.dot_products(4, correlation=1.5), "between -1 and 1, came 1.5"),
         (lambda: experiments.variance_error(4, 0), "n_pairs of at least 1, came 0"),
         (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"came \(2,\), \(3,\)"),
-        (lambda: experiments.loglog_slope([1, 2], [0, 2]), "positive values only"),
+        (lambda: experiments.loglog_slope([1, 2], [0, 2]), "positive, finite values only"),
+        (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), "positive, finite values only"),
+        (lambda: experiments.loglog_slope([3, 3], [1, 2]), "two different x, came 3.0 only"),
         (lambda: experiments.confidence_interval([1.0]), r"at least two.*came shape \(1,\)"),
         (lambda: experiments.entropy_share(np.ones((3, 1))), r"two or more.*\(3, 1\)"),
         (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys of at least 2, came 1"),

@@ -149,6 +149,13 @@ def test_heatmap_of_weights_is_coloured_against_its_limit() -> None:
     assert 'fill-opacity="0.275"' in drawing.svg
 
 
+def test_heatmap_shows_what_is_not_finite_in_grey() -> None:
+    drawing = figures.heatmap([[-np.inf, np.nan, 0.0]], name="masked scores")
+    cells = [e for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("rect")]
+    looks = [(cell.attrib["fill"], float(cell.attrib["fill-opacity"])) for cell in cells]
+    assert looks == [(css_colour("grid"), 1.0)] * 2 + [(css_colour("blue"), 0.0)]
+
+
 def test_heatmap_shows_a_rounded_zero_without_a_sign() -> None:
     assert "0.00" in _texts(figures.heatmap([[-0.001]], name="raw"))
 
@@ -223,6 +230,9 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"came shape \(0, 2\)"),
         (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "expected 1 labels, came 2"),
         (lambda: figures.matrix_equation("="), "at least one"),
+        (lambda: figures.score_histograms({}), "at least one sample"),
+        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ, came others at d_k = 4"),
+        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "came others at d_k = 4"),
         (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\), came \(1, 3\)"),
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\), came 5"),
         (

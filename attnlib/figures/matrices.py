@@ -37,11 +37,12 @@ def _show(value: float, digits: int) -> str:
 def _cells(
     table: NDArray[np.float64], left: float, top: float, limit: float, digits: int, height: float
 ) -> str:
-    """The coloured, numbered cells; blue above zero, orange below, deeper with size."""
+    """The coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
         x, y = left + column * CELL, top + row * height
-        share = min(abs(value) / limit, 1.0) if np.isfinite(value) and limit else 0.0
+        finite = bool(np.isfinite(value))
+        share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
         parts.append(
             tag(
                 "rect",
@@ -49,8 +50,8 @@ def _cells(
                 y=y,
                 width=CELL,
                 height=height,
-                fill=colour("blue" if value >= 0 else "orange"),
-                fill_opacity=f"{STRONGEST * share:.3f}",
+                fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
+                fill_opacity=f"{STRONGEST * share if finite else 1:.3f}",
                 stroke=colour("grid"),
             )
         )
@@ -71,9 +72,9 @@ def heatmap(
 ) -> Drawing:
     """A drawing of one matrix, each entry printed and coloured by its size.
 
-    Blue is positive, orange negative, and the deepest colour stands for `limit`: the largest
-    absolute entry unless given (1 for weights). The sign is printed too, so colour carries
-    nothing alone. The alt text reads the matrix row by row.
+    Blue is positive, orange negative, grey not finite, and the deepest colour stands for `limit`:
+    the largest absolute entry unless given (1 for weights). The sign is printed too, so colour
+    carries nothing alone. The alt text reads the matrix row by row.
 
     Shapes: values (L, S), rows L labels, columns S labels.
 

@@ -1,0 +1,101 @@
+"""Inputs at the edge of what is allowed: subclasses, huge numbers, no heads, signalling NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlib import implementations, masks, numpy_dense
+
+FORMS = [form for name, form in implementations().items() if name.startswith("numpy_")]
+Form = Callable[..., np.ndarray[Any, Any]]
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: form.__module__.rpartition(".")[2])
+def form(request: pytest.FixtureRequest) -> Form:
+    return request.param  # type: ignore[no-any-return]
+
+
+def inputs(*shapes: tuple[int, ...], dtype: str = "float64") -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(2)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("dtype", ["float64", "bool"])
+def test_a_mask_of_a_subclass_counts_as_a_plain_array(
+    form: Form, batch: tuple[int, ...], dtype: str
+) -> None:
+    query, key, value = inputs((*batch, 5, 3), (*batch, 7, 3), (*batch, 7, 2))
+    mask = (np.arange(35.0).reshape(5, 7) % 4).astype(dtype)
+    expected = form(query, key, value, mask)
+    result = form(query, key, value, np.matrix(mask))
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("scale", [1e39, -1e39, 1e300])
+def test_a_scale_beyond_the_dtype_is_no_nan(form: Form, dtype: str, scale: float) -> None:
+    query = np.array([[0.0], [1.0]], dtype)
+    key, value = np.array([[1.0], [2.0], [2.0]], dtype), np.array([[0.0], [3.0], [5.0]], dtype)
+    # The query 0 sees all keys alike; the other picks the largest keys, or the smallest.
+    expected = np.array([[8 / 3], [4.0 if scale > 0 else 0.0]], dtype)
+    result = form(query, key, value, scale=scale)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, expected, rtol=2 * float(np.finfo(dtype).eps))
+
+
+def test_the_lse_keeps_its_dtype_at_any_scale() -> None:
+    [ones] = inputs((2, 3), dtype="float32")
+    for scale in (0.0, 0.5, 1e39):
+        _, lse = numpy_dense.scaled_dot_product_attention_with_lse(ones, ones, ones, scale=scale)
+        assert lse.dtype == np.float32
+
+
+@pytest.mark.parametrize("n_key_heads", [1, 2, 5])
+def test_no_query_heads_give_no_output_heads(form: Form, n_key_heads: int) -> None:
+    query, key, value = inputs((0, 3, 5), (n_key_heads, 7, 5), (n_key_heads, 7, 2))
+    assert form(query, key, value, enable_gqa=True).shape == (0, 3, 2)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_signalling_nan_comes_out_and_warns_nobody(form: Form, place: int) -> None:
+    arrays = inputs((2, 3), (2, 3), (2, 3), dtype="float32")
+    arrays[place] = np.full((2, 3), 0x7F800001, dtype=np.uint32).view(np.float32)
+    with np.errstate(all="raise"):
+        assert np.isnan(form(*arrays)).all()
+
+
+def test_half_precision_self_attention_is_rounded_once() -> None:
+    X, W = np.full((2, 4), 300.0, np.float16), np.full((4, 1), 300.0, np.float16)
+    ones = np.ones((4, 1), np.float16)  # the queries and keys, 360,000, are beyond float16
+    result = numpy_dense.self_attention(X, W, W, ones, np.zeros((2, 2), np.float16))
+    assert result.dtype == np.float16
+    np.testing.assert_array_equal(result, [[1200.0], [1200.0]])
+
+
+def test_softmax_of_one_score_is_an_array() -> None:
+    result = numpy_dense.softmax(np.array([3.0]))
+    assert isinstance(result, np.ndarray) and result.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_combined_masks_remove_only_what_one_of_them_removes(form: Form, dtype: str) -> None:
+    lowest = np.full((1, 3), np.finfo(dtype).min, dtype)
+    combined = masks.combine(lowest, lowest)
+    assert np.isfinite(combined).all()
+    query, key = np.ones((1, 1), combined.dtype), np.ones((3, 1), combined.dtype)
+    value = np.array([[1.0], [2.0], [3.0]], combined.dtype)
+    np.testing.assert_allclose(form(query, key, value, combined), [[2.0]], rtol=1e-6)
+
+
+def test_padding_refuses_lengths_that_it_would_misread() -> None:
+    with pytest.raises(TypeError, match="MaskedArray, whose mask would be lost"):
+        masks.padding(np.ma.array([1, 2], mask=[0, 1]), 3)
+    with pytest.raises(ValueError, match=r"one dimension, \(B,\); got \[1, \[2\]\]"):
+        masks.padding([1, [2]], 3)  # type: ignore[list-item]
