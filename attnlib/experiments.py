@@ -133,7 +133,7 @@ class RuleStatistics(NamedTuple):
     largest: mean largest weight of a row. sum_of_squares: mean of Σa².
     gradient_mean, gradient_median: over the draws, of ‖∂loss/∂q‖. gradient_tenth: the share of the
     summed norms that comes from the largest tenth of the draws (0.1 where all are alike).
-    jacobian_mean, jacobian_median: over the draws, of the trace 1 − Σa² of the softmax Jacobian.
+    jacobian_mean: over the draws, of the trace 1 − Σa² of the softmax Jacobian.
     """
 
     score_std: float
@@ -144,7 +144,6 @@ class RuleStatistics(NamedTuple):
     gradient_median: float
     gradient_tenth: float
     jacobian_mean: float
-    jacobian_median: float
 
 
 def scaling_rules(
@@ -190,7 +189,6 @@ def scaling_rules(
             gradient_median=float(np.median(gradient)),
             gradient_tenth=float(np.sum(largest_tenth) / np.sum(gradient)),
             jacobian_mean=float(np.mean(1.0 - sum_of_squares)),
-            jacobian_median=float(np.median(1.0 - sum_of_squares)),
         )
     return statistics
 

@@ -261,8 +261,10 @@ def self_attention(
         _check_projection(X, name, W)
     # Wide from the projections on, so that half precision is rounded once, at the end.
     query, key, value = (project(_widened(X), _widened(W)) for W in matrices.values())
-    if attn_mask is not None and getattr(attn_mask, "dtype", None) == X.dtype:
-        attn_mask = _widened(attn_mask)
+    if attn_mask is not None:
+        check_array("attn_mask", attn_mask)
+        if attn_mask.dtype == X.dtype:
+            attn_mask = _widened(attn_mask)
     output = scaled_dot_product_attention(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale
     )

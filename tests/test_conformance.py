@@ -1,7 +1,7 @@
 """One semantics for all: every form that `attnlib.implementations()` lists, row by row.
 
 The truth is the token-by-token form in float64, on the same rounded inputs. That form itself is
-held by hand-made numbers in test_numpy_tokenwise and by torch in test_numpy_against_torch.
+held by hand-made numbers in test_numpy_tokenwise, and by torch at the end of this file.
 """
 
 from __future__ import annotations

@@ -79,6 +79,14 @@ def test_half_precision_self_attention_is_rounded_once() -> None:
     np.testing.assert_array_equal(result, [[1200.0], [1200.0]])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_self_attention_refuses_a_mask_whose_own_mask_would_be_lost(dtype: str) -> None:
+    X, ones = np.ones((2, 4), dtype), np.ones((4, 1), dtype)
+    masked = np.ma.array(np.zeros((2, 2), dtype), mask=np.eye(2))
+    with pytest.raises(TypeError, match=r"attn_mask must be a numpy\.ndarray; got .*Masked"):
+        numpy_dense.self_attention(X, ones, ones, ones, masked)
+
+
 def test_softmax_of_one_score_is_an_array() -> None:
     result = numpy_dense.softmax(np.array([3.0]))
     assert isinstance(result, np.ndarray) and result.tolist() == [1.0]

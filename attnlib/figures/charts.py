@@ -8,7 +8,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -26,7 +25,6 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 13,
-    "axes.prop_cycle": cycler(color=[COLOURS["blue"], COLOURS["orange"], COLOURS["green"]]),
     "xtick.color": COLOURS["muted"],
     "ytick.color": COLOURS["muted"],
     "xtick.labelcolor": COLOURS["ink"],
