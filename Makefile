@@ -7,7 +7,7 @@ NOTEBOOKS ?= chapters/*.ipynb
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test format notebooks images repository clean distclean FORCE
+.PHONY: help book serve test format notebooks images bench repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -108,6 +108,10 @@ notebooks: $(ENVIRONMENT) ## run the notebooks in place and normalise them (NOTE
 
 images: $(ENVIRONMENT) ## store the figures' reference images again, then look at the diff
 	@$(BIN)/python -m pytest tests/test_figures.py --update-images
+
+# On every core, as a user would: the notebooks' one thread is for equal digits, not for time.
+bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
+	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ratios
 
 # -- housekeeping ----------------------------------------------------------------------------------
 

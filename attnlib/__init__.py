@@ -4,9 +4,11 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
 
     numpy_tokenwise   the definition: explicit loops, one query at a time
     numpy_dense       the matrix form, and each of its steps as a function
+    torch_dense       the same on tensors: any device, gradients (needs torch)
 
 `implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
-attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed.
+attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed, and
+torch by the rungs on tensors alone.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ __all__ = ["__version__", "implementations"]
 _RUNGS: dict[str, tuple[str, ...]] = {
     "numpy_tokenwise": ("numpy",),
     "numpy_dense": ("numpy",),
+    "torch_dense": ("numpy", "torch"),
 }
 
 

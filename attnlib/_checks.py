@@ -8,9 +8,10 @@ what came.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,33 @@ class Call(NamedTuple):
     group: int  # query heads that share one key head; 1 without enable_gqa
 
 
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """Give the shape that all of these broadcast to.
+
+    As NumPy's; in Python, so that torch.compile can trace it with symbolic sizes.
+    """
+    rank = max([0, *map(len, shapes)])
+    result = [1] * rank
+    for shape in shapes:
+        for place, size in enumerate(shape, start=rank - len(shape)):
+            if size != 1:
+                if result[place] not in (1, size):
+                    raise ValueError(f"shapes do not broadcast: {shapes}")
+                result[place] = size
+    return tuple(result)
+
+
+def is_tensor(thing: object) -> bool:
+    """Say whether this is a torch.Tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
+def dtype_name(array: Any) -> str:
+    """Give the name of an array's or a tensor's dtype, "float32" for both."""
+    return getattr(array.dtype, "name", None) or str(array.dtype).removeprefix("torch.")
+
+
 def _listed(items: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {item}" for name, item in items.items())
 
@@ -50,17 +78,20 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
 
     `shapes` maps query, key and (where there is one) value to their shapes.
     """
-    got = f"got {_listed(shapes)}"
     query, key, value = shapes["query"], shapes["key"], shapes.get("value", shapes["key"])
     rank = 3 if enable_gqa else 2
     for name, shape in shapes.items():
         if len(shape) < rank:
             axes = "heads, length, features" if enable_gqa else "length, features"
-            raise ValueError(f"{name} must have at least {rank} dimensions (…, {axes}); {got}")
+            raise ValueError(
+                f"{name} must have at least {rank} dimensions (…, {axes}); got {_listed(shapes)}"
+            )
     if query[-1] != key[-1]:
-        raise ValueError(f"query and key must have the same last dimension; {got}")
+        raise ValueError(f"query and key must have the same last dimension; got {_listed(shapes)}")
     if key[-2] != value[-2]:
-        raise ValueError(f"key and value must have the same length (dimension -2); {got}")
+        raise ValueError(
+            f"key and value must have the same length (dimension -2); got {_listed(shapes)}"
+        )
     leading = [shape[:-rank] for shape in (query, key, value)]
     heads: Shape = ()
     group = 1
@@ -74,11 +105,11 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
             )
         heads, group = (n_heads,), n_heads // n_key_heads
     try:
-        return np.broadcast_shapes(*leading) + heads, group
+        return broadcast_shapes(*leading) + heads, group
     except ValueError:
         raise ValueError(
             f"the leading dimensions of {', '.join(shapes)} must be equal or broadcast "
-            f"(heads in groups need enable_gqa=True); {got}"
+            f"(heads in groups need enable_gqa=True); got {_listed(shapes)}"
         ) from None
 
 
@@ -90,11 +121,23 @@ def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> 
             f"attn_mask must have dtype {allowed} for {query_dtype} inputs; got {dtype}"
         )
     try:
-        fits = np.broadcast_shapes(shape, target) == target
+        fits = broadcast_shapes(shape, target) == target
     except ValueError:
         fits = False
     if not fits:
         raise ValueError(f"attn_mask must broadcast to (…, L, S) = {target}; got {shape}")
+
+
+def checked_count(name: str, number: Any) -> int:
+    """Give an integer ≥ 0. The symbolic size of a traced program is given back as it is."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(number, torch.SymInt):
+        return cast(int, number)
+    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer; got {number!r}")
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0; got {number}")
+    return int(number)
 
 
 def check_flag(name: str, flag: object) -> None:

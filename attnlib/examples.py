@@ -75,7 +75,7 @@ def published_identity() -> PublishedIdentity:
     """Give the worked example with identity projections, as its document prints it.
 
     Of its 25 raw scores 15 are wrong, and its row of weights is not the softmax of its scores:
-    compute with X and the projections alone. The errata page sets both beside each other.
+    compute with X and the projections alone. Chapter 6 sets both beside each other.
 
     Shapes: X (5, 3), W_Q, W_K and W_V (3, 3), raw_scores and scores (5, 5), first_row_weights
     (5,), in float64.

@@ -2,42 +2,68 @@
 
 Row i of a mask is the query that asks, column j the key that answers. A boolean mask removes
 keys; a floating mask is added to the scaled scores, and removes where it is -∞.
+
+Masks are NumPy arrays, or tensors on the device of the tensors given: `like`, `lengths`, `masks`.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
-from typing import Literal
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlib._checks import FLOATING, Array, check_array
+from attnlib._checks import (
+    FLOATING,
+    Array,
+    broadcast_shapes,
+    check_array,
+    checked_count,
+    dtype_name,
+    is_tensor,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Mask = NDArray[np.bool_]
+Align = Literal["top-left", "bottom-right"]
 
 
-def _count(name: str, number: object) -> int:
-    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer; got {number!r}")
-    if number < 0:
-        raise ValueError(f"{name} must be at least 0; got {number}")
-    return int(number)
+def _places(n: int, like: object) -> Any:
+    """Give 0 … n - 1, as a tensor on the device of `like` if that is one."""
+    if like is None or isinstance(like, np.ndarray):
+        return np.arange(n)
+    if not is_tensor(like):
+        raise TypeError(f"like must be an array or a tensor; got {type(like).__qualname__}")
+    import torch  # somebody has: there is a tensor
+
+    return torch.arange(n, device=like.device)  # type: ignore[attr-defined]
 
 
+@overload
 def causal(
-    n_queries: int,
-    n_keys: int | None = None,
-    *,
-    align: Literal["top-left", "bottom-right"] = "top-left",
-) -> Mask:
+    n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Array | None = None
+) -> Mask: ...
+@overload
+def causal(
+    n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Tensor
+) -> Tensor: ...
+def causal(
+    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Any = None
+) -> Any:
     """Give the mask in which query i sees the keys up to its own place.
 
     top-left:      j ≤ i              the first query stands at the first key (torch's rule)
     bottom-right:  j ≤ i + S - L      the last query stands at the last key (decoding)
 
     Shapes: (L, S); S = L where `n_keys` is None.
-    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, or an unknown `align`.
+    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, an unknown `align`, or
+    a `like` that is neither array nor tensor.
     Source: chapter 07, Masks.
 
     >>> causal(2, 3).astype(int)
@@ -47,28 +73,38 @@ def causal(
     array([[1, 1, 0],
            [1, 1, 1]])
     """
-    n_queries = _count("n_queries", n_queries)
-    n_keys = n_queries if n_keys is None else _count("n_keys", n_keys)
+    n_queries = checked_count("n_queries", n_queries)
+    n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align must be 'top-left' or 'bottom-right'; got {align!r}")
     shift = n_keys - n_queries if align == "bottom-right" else 0
-    return np.tri(n_queries, n_keys, shift, dtype=np.bool_)
+    return _places(n_keys, like) <= _places(n_queries, like)[:, None] + shift
 
 
-def padding(lengths: Sequence[int] | Array, n_keys: int) -> Mask:
+@overload
+def padding(lengths: Sequence[int] | Array, n_keys: int) -> Mask: ...
+@overload
+def padding(lengths: Tensor, n_keys: int) -> Tensor: ...
+def padding(lengths: Any, n_keys: int) -> Any:
     """Give the mask that removes the padding at the end of each sequence: j < length.
 
     Shapes: lengths (B,) → (B, 1, 1, S), for scores (B, H, L, S). Without heads take `[:, 0]`.
     The axis of the heads is there so that B cannot be taken for H.
-    Raises: TypeError for lengths that are no integers; ValueError for a rank other than 1, or a
-    length outside 0 … S.
+    Raises: TypeError for lengths that are no integers; ValueError for a rank other than 1, or,
+    but for tensors, whose numbers are not looked at, a length outside 0 … S.
     Source: chapter 07, Masks.
 
     >>> padding([1, 3], 3)[:, 0, 0].astype(int)
     array([[1, 0, 0],
            [1, 1, 1]])
     """
-    n_keys = _count("n_keys", n_keys)
+    n_keys = checked_count("n_keys", n_keys)
+    if is_tensor(lengths):
+        if lengths.ndim != 1:
+            raise ValueError(f"lengths must have one dimension, (B,); got {tuple(lengths.shape)}")
+        if (dtype := dtype_name(lengths)).lstrip("u").rstrip("0123456789") != "int":
+            raise TypeError(f"lengths must be integers; got dtype {dtype}")
+        return _places(n_keys, lengths) < lengths.long()[:, None, None, None]
     if isinstance(lengths, np.ma.MaskedArray):
         raise TypeError("lengths must be integers; got a MaskedArray, whose mask would be lost")
     try:
@@ -84,7 +120,22 @@ def padding(lengths: Sequence[int] | Array, n_keys: int) -> Mask:
     return np.asarray(np.arange(n_keys) < ends[:, None, None, None])
 
 
-def window(n_queries: int, n_keys: int, left: int | None, right: int | None) -> Mask:
+@overload
+def window(
+    n_queries: int,
+    n_keys: int,
+    left: int | None,
+    right: int | None,
+    *,
+    like: Array | None = None,
+) -> Mask: ...
+@overload
+def window(
+    n_queries: int, n_keys: int, left: int | None, right: int | None, *, like: Tensor
+) -> Tensor: ...
+def window(
+    n_queries: int, n_keys: int, left: int | None, right: int | None, *, like: Any = None
+) -> Any:
     """Give the mask in which query i sees the keys i - left … i + right. None sets no bound.
 
     Shapes: (L, S), aligned at the top left.
@@ -96,17 +147,17 @@ def window(n_queries: int, n_keys: int, left: int | None, right: int | None) -> 
            [1, 1, 0, 0],
            [0, 1, 1, 0]])
     """
-    queries = np.arange(_count("n_queries", n_queries))
-    offset = np.arange(_count("n_keys", n_keys)) - queries[:, None]
-    mask = np.ones(offset.shape, dtype=np.bool_)
-    if left is not None:
-        mask &= offset >= -_count("left", left)
-    if right is not None:
-        mask &= offset <= _count("right", right)
-    return mask
+    queries = _places(checked_count("n_queries", n_queries), like)[:, None]
+    keys = _places(checked_count("n_keys", n_keys), like)
+    mask = keys >= (0 * queries if left is None else queries - checked_count("left", left))
+    return mask if right is None else mask & (keys <= queries + checked_count("right", right))
 
 
-def combine(*masks: Array) -> Array:
+@overload
+def combine(*masks: Array) -> Array: ...
+@overload
+def combine(*masks: Tensor) -> Tensor: ...
+def combine(*masks: Any) -> Any:
     """Give one mask that removes what any of the masks removes.
 
     Boolean masks are joined by *and*. With a floating mask among them the result is additive:
@@ -114,8 +165,8 @@ def combine(*masks: Array) -> Array:
     numbers stays finite. It is float64 if one of them is, else float32.
 
     Shapes: any that broadcast.
-    Raises: TypeError for no mask, or one that is neither boolean nor floating; ValueError for
-    shapes that do not broadcast.
+    Raises: TypeError for no mask, one that is neither boolean nor floating, or arrays among
+    tensors; ValueError for shapes that do not broadcast, or tensors on several devices.
     Source: chapter 07, Masks.
 
     >>> combine(causal(2), np.array([True, False])).astype(int)
@@ -127,31 +178,44 @@ def combine(*masks: Array) -> Array:
     """
     if not masks:
         raise TypeError("combine needs at least one mask; got none")
+    on_tensors = any(map(is_tensor, masks))
     for place, mask in enumerate(masks):
-        check_array(f"mask {place}", mask)
-        if mask.dtype.name not in ("bool", *FLOATING):
-            raise TypeError(f"mask {place} must be boolean or floating; got dtype {mask.dtype}")
-    shapes = [mask.shape for mask in masks]
+        if on_tensors and not is_tensor(mask):
+            came = type(mask).__qualname__
+            raise TypeError(f"masks must be all arrays or all tensors; got mask {place}, {came}")
+        if not on_tensors:
+            check_array(f"mask {place}", mask)
+        if dtype_name(mask) not in ("bool", *FLOATING):
+            came = dtype_name(mask)
+            raise TypeError(f"mask {place} must be boolean or floating; got dtype {came}")
+    shapes = [tuple(mask.shape) for mask in masks]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        broadcast_shapes(*shapes)
     except ValueError:
         came = ", ".join(map(str, shapes))
         raise ValueError(f"masks must have shapes that broadcast; got {came}") from None
-
-    kept = np.ones(shape, dtype=np.bool_)
-    for mask in masks:
-        kept &= mask if mask.dtype == np.bool_ else mask != -np.inf
-    floating = [mask for mask in masks if mask.dtype != np.bool_]
-    if not floating:
-        return kept
-    wide = np.float64 if any(mask.dtype.name == "float64" for mask in floating) else np.float32
-    total = np.zeros(shape, dtype=wide)
-    finite = np.ones(shape, dtype=np.bool_)
+    if on_tensors and len(devices := {str(mask.device): mask for mask in masks}) > 1:
+        raise ValueError(f"masks must be on one device; got {', '.join(devices)}")
+    if on_tensors:
+        return _combined(sys.modules["torch"], masks)
     with np.errstate(all="ignore"):
-        for mask in floating:
-            total += mask.astype(wide)
-            finite &= np.isfinite(mask)
+        return _combined(np, masks)
+
+
+def _combined(xp: Any, masks: Sequence[Any]) -> Any:
+    """Join masks by the functions that NumPy and torch share under one name."""
+    names = [dtype_name(mask) for mask in masks]
+    floating = [mask for mask, name in zip(masks, names, strict=True) if name != "bool"]
+    kept = reduce(
+        xp.logical_and,
+        [m if name == "bool" else m != -math.inf for m, name in zip(masks, names, strict=True)],
+    )
+    if not floating:
+        return kept | False  # new memory, for one mask too
+    wide = xp.float64 if "float64" in names else xp.float32
+    finite = reduce(xp.logical_and, map(xp.isfinite, floating))
+    total = sum(m.to(wide) if is_tensor(m) else m.astype(wide) for m in floating)
     # Two very negative numbers may add up to -∞, and would then remove what neither removes.
-    limits = np.finfo(wide)
-    total = np.where(finite, np.clip(total, limits.min, limits.max), total)
-    return np.where(kept, total, wide(-np.inf))
+    limits = xp.finfo(wide)
+    total = xp.where(finite, xp.clip(total, float(limits.min), float(limits.max)), total)
+    return xp.where(kept, total, -math.inf)

@@ -26,7 +26,8 @@ def _widened(array: Array) -> Array:
 
 def _scores(query: Array, key: Array, scale: float) -> Array:
     query, key = _widened(query), _widened(key)
-    if abs(scale) > np.finfo(query.dtype).max:  # it would be ∞ there, and 0 · ∞ is NaN
+    limits = np.finfo(query.dtype)
+    if scale and not limits.tiny <= abs(scale) <= limits.max:  # it would be 0 or ∞ there
         query, key = query.astype(np.float64), key.astype(np.float64)
     return np.asarray(np.matmul(query, np.swapaxes(key, -1, -2)) * query.dtype.type(scale))
 

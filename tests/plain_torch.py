@@ -1,29 +1,22 @@
-"""Attention by PyTorch: an independent peer, and the measure of half precision."""
+"""Attention by PyTorch: an independent peer, the truth of gradients, the measure of half precision.
+
+In float64 `gradients` is what every rung's gradient is held against; test_conformance_gradients
+holds it against finite differences of the definition. In half precision the errors of `plain` and
+`gradients` are what a rung's own errors are measured by.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 from numpy.typing import NDArray
+from rungs import array, tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Array = NDArray[Any]
-
-
-def tensor(array: Array) -> torch.Tensor:
-    """Give the same numbers as a tensor of the same dtype."""
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.tensor(array.astype(np.float32)).to(torch.bfloat16)
-    return torch.tensor(np.ascontiguousarray(array))
-
-
-def array(result: torch.Tensor) -> Array:
-    """Give the same numbers as an array; bfloat16 as float32."""
-    return (result.float() if result.dtype == torch.bfloat16 else result).numpy()
 
 
 def fused(
@@ -39,21 +32,73 @@ def fused(
         )
 
 
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    noise: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give the formula as anybody would write it, every step in the inputs' dtype, and the lse.
+
+    A row without keys is made a row of zeros before the softmax, and the result is put in after
+    it. `noise` is what dropout multiplies the weights by.
+    """
+    n_features = query.shape[-1]
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        heads = [h // group for h in range(query.shape[-3])]
+        key, value = key[..., heads, :, :], value[..., heads, :, :]
+    if scale is None:
+        scale = n_features**-0.5 if n_features else 1.0
+    scores = query @ key.transpose(-1, -2) * scale
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None:
+        part = attn_mask
+        if attn_mask.dtype != torch.bool:
+            part = attn_mask != -math.inf
+            scores = scores + attn_mask.to(scores.dtype)
+        scores = torch.where(part, scores, torch.full_like(scores, -math.inf))
+    empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+    scores = scores.masked_fill(empty, 0)
+    weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0)
+    lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
+    output = (weights if noise is None else weights * noise) @ value
+    return output, lse.expand(output.shape[:-1])
+
+
 def plain(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None, **options: Any
+) -> Array:
+    """Give `attention` on arrays."""
+    mask = None if attn_mask is None else tensor(attn_mask)
+    return array(attention(tensor(query), tensor(key), tensor(value), mask, **options)[0])
+
+
+def gradients(
     query: Array,
     key: Array,
     value: Array,
+    upstream: Array,
     attn_mask: Array | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Array:
-    """Give the formula as anybody would write it in torch, every step in the inputs' dtype."""
-    q, k, v = tensor(query), tensor(key), tensor(value)
-    scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        attn_mask = np.tri(q.shape[-2], k.shape[-2], dtype=np.bool_)
-    if attn_mask is not None and attn_mask.dtype == np.bool_:
-        scores = scores.masked_fill(~tensor(attn_mask), float("-inf"))
-    elif attn_mask is not None:
-        scores = scores + tensor(attn_mask).to(scores.dtype)
-    return array(torch.softmax(scores, dim=-1) @ v)
+    lse_upstream: Array | None = None,
+    **options: Any,
+) -> dict[str, Array]:
+    """Give the gradient of `attention` by each floating input; see `Rung.gradients`."""
+    own = {"query": tensor(query), "key": tensor(key), "value": tensor(value)}
+    mask = None if attn_mask is None else tensor(attn_mask)
+    if mask is not None and mask.is_floating_point():
+        own["attn_mask"] = mask
+    for leaf in own.values():
+        leaf.requires_grad_()
+    output, lse = attention(own["query"], own["key"], own["value"], mask, **options)
+    results, above = [output], [tensor(upstream)]
+    if lse_upstream is not None:
+        results.append(lse)
+        above.append(tensor(lse_upstream).to(lse.dtype))
+    found = torch.autograd.grad(results, tuple(own.values()), above)
+    return {name: array(gradient) for name, gradient in zip(own, found, strict=True)}

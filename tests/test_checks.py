@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,31 +11,56 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from rungs import RUNGS, Rung, tensor
 
-import attnlib
-from attnlib import numpy_dense
+from attnlib import numpy_dense, torch_dense
 
-FORMS = [name for name in attnlib.implementations() if name.startswith("numpy")]
+INPUTS = ("query", "key", "value", "attn_mask")
 FUNCTIONS = ["scaled_dot_product_attention", "scaled_dot_product_attention_with_lse"]
 B, H, L, S, E, E_V = 2, 4, 5, 7, 3, 11
 
 
-@pytest.fixture(params=[(form, name) for form in FORMS for name in FUNCTIONS], ids="-".join)
-def attend(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Give the function, called with good arguments except for those that the test replaces."""
-    form, name = request.param
-    function = getattr(importlib.import_module(f"attnlib.{form}"), name)
+class Attend:
+    """A function of a rung, called with good arguments except for those that the test replaces.
 
-    def call(**changes: Any) -> Any:
+    Its arrays come as what the rung takes; `as_it_is` is for a test of that very thing.
+    """
+
+    def __init__(self, rung: Rung, name: str) -> None:
+        self.rung, self.function = rung, rung.function(name)
+
+    def __call__(self, *, as_it_is: bool = False, **changes: Any) -> Any:
+        if not as_it_is:
+            changes = {
+                name: self.rung.give(change) if name in INPUTS else change
+                for name, change in changes.items()
+            }
         good = {
-            "query": np.ones((B, H, L, E)),
-            "key": np.ones((B, H, S, E)),
-            "value": np.ones((B, H, S, E_V)),
+            "query": self.rung.give(np.ones((B, H, L, E))),
+            "key": self.rung.give(np.ones((B, H, S, E))),
+            "value": self.rung.give(np.ones((B, H, S, E_V))),
         }
-        return function(**{**good, **changes})
+        return self.function(**{**good, **changes})
 
-    call()
-    return call
+
+def calls(*, on_tensors: bool) -> list[Any]:
+    rungs = [rung for rung in RUNGS if rung.on_tensors is on_tensors]
+    return [
+        pytest.param(Attend(rung, name), id=f"{rung}-{name}")
+        for rung in rungs
+        for name in FUNCTIONS
+    ]
+
+
+@pytest.fixture(params=calls(on_tensors=False) + calls(on_tensors=True))
+def attend(request: pytest.FixtureRequest) -> Attend:
+    found: Attend = request.param
+    found()
+    return found
+
+
+on_arrays = pytest.mark.parametrize("attend", calls(on_tensors=False))
+on_tensors = pytest.mark.parametrize("attend", calls(on_tensors=True))
 
 
 def refuses(error: type[Exception], *parts: str) -> Any:
@@ -45,29 +68,82 @@ def refuses(error: type[Exception], *parts: str) -> Any:
     return pytest.raises(error, match=".*".join(re.escape(part) for part in parts))
 
 
-@pytest.mark.parametrize("name", ["query", "key", "value", "attn_mask"])
-def test_arrays_must_be_arrays(attend: Callable[..., Any], name: str) -> None:
+@on_arrays
+@pytest.mark.parametrize("name", INPUTS)
+def test_arrays_must_be_arrays(attend: Attend, name: str) -> None:
     expected = f"{name} must be a numpy.ndarray; got"
-    with refuses(TypeError, expected, "list (convert it with np.asarray)"):
-        attend(**{name: [[1.0]]})
-    with refuses(TypeError, expected, "numpy.float64 (convert it with np.asarray)"):
-        attend(**{name: np.float64(1)})
-    with refuses(TypeError, expected, "Tensor (use a torch form for tensors)"):
-        attend(**{name: torch.ones(B, H, S, E)})
-    with refuses(TypeError, expected, "MaskedArray (its mask would be lost; pass attn_mask)"):
-        attend(**{name: np.ma.masked_equal(np.ones((B, H, S, E)), 0)})
+    for wrong, came in (
+        ([[1.0]], "list (convert it with np.asarray)"),
+        (np.float64(1), "numpy.float64 (convert it with np.asarray)"),
+        (torch.ones(B, H, S, E), "Tensor (use a torch form for tensors)"),
+        (
+            np.ma.masked_equal(np.ones((B, H, S, E)), 0),
+            "MaskedArray (its mask would be lost; pass attn_mask)",
+        ),
+    ):
+        with refuses(TypeError, expected, came):
+            attend(as_it_is=True, **{name: wrong})
+
+
+@on_tensors
+@pytest.mark.parametrize("name", INPUTS)
+def test_tensors_must_be_tensors(attend: Attend, name: str) -> None:
+    expected = f"{name} must be a torch.Tensor; got"
+    for wrong, came in (
+        ([[1.0]], "list (convert it with torch.as_tensor)"),
+        (1.0, "float (convert it with torch.as_tensor)"),
+        (np.ones((B, H, S, E)), "numpy.ndarray (use a NumPy form for arrays)"),
+        (np.float64(1), "numpy.float64 (use a NumPy form for arrays)"),
+    ):
+        with refuses(TypeError, expected, came):
+            attend(as_it_is=True, **{name: wrong})
+
+
+@on_tensors
+@pytest.mark.parametrize("name", INPUTS)
+def test_tensors_must_be_dense(attend: Attend, name: str) -> None:
+    expected = f"{name} must be a dense tensor; got"
+    sparse = torch.ones(S, E, dtype=torch.float64).to_sparse()
+    with refuses(TypeError, expected, "layout sparse_coo"):
+        attend(as_it_is=True, **{name: sparse})
+    with refuses(TypeError, expected, "a nested tensor"):
+        attend(
+            as_it_is=True,
+            **{name: torch.nested.nested_tensor([torch.ones(S, E)], layout=torch.jagged)},
+        )
+
+
+@on_tensors
+@pytest.mark.parametrize("name", INPUTS)
+def test_tensors_must_be_on_one_device(attend: Attend, name: str) -> None:
+    shape = {"query": (B, H, L, E), "value": (B, H, S, E_V), "attn_mask": (L, S)}.get(
+        name, (B, H, S, E)
+    )
+    names = "query, attn_mask" if name == "attn_mask" else "query, key, value"
+    with refuses(ValueError, f"{names} must be on one device; got", f"{name} meta"):
+        elsewhere = torch.ones(shape, dtype=torch.float64, device="meta")
+        attend(as_it_is=True, **{name: elsewhere})
 
 
 @pytest.mark.parametrize("name", ["query", "key", "value"])
-@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "complex128", "object", "longdouble"])
-def test_arrays_must_be_floating(attend: Callable[..., Any], name: str, dtype: str) -> None:
-    array = np.ones((B, H, S, E), dtype=dtype)
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "complex128"])
+def test_inputs_must_be_floating(attend: Attend, name: str, dtype: str) -> None:
     allowed = f"{name} must have dtype float16, bfloat16, float32, float64"
-    with refuses(TypeError, allowed, f"got {array.dtype.name}"):
-        attend(**{name: array})
+    with refuses(TypeError, allowed, f"got {dtype}"):
+        attend(**{name: np.ones((B, H, S, E), dtype=dtype)})
 
 
-def test_dtypes_must_agree(attend: Callable[..., Any]) -> None:
+@on_arrays
+@pytest.mark.parametrize("dtype", ["object", "longdouble"])
+def test_dtypes_that_only_numpy_has(attend: Attend, dtype: str) -> None:
+    array = np.ones((B, H, S, E), dtype=dtype)
+    with refuses(TypeError, "query must have dtype float16", f"got {array.dtype.name}"):
+        attend(query=array)
+    with refuses(TypeError, "attn_mask must have dtype bool", f"got {array.dtype.name}"):
+        attend(attn_mask=np.ones((L, S), dtype=dtype))
+
+
+def test_dtypes_must_agree(attend: Attend) -> None:
     for name, dtype in (("query", np.float32), ("key", np.float16), ("value", ml_dtypes.bfloat16)):
         length = L if name == "query" else S
         with refuses(
@@ -79,7 +155,7 @@ def test_dtypes_must_agree(attend: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["query", "key", "value"])
-def test_at_least_two_dimensions(attend: Callable[..., Any], name: str) -> None:
+def test_at_least_two_dimensions(attend: Attend, name: str) -> None:
     for shape in ((), (E,)):
         with refuses(
             ValueError,
@@ -89,7 +165,7 @@ def test_at_least_two_dimensions(attend: Callable[..., Any], name: str) -> None:
             attend(**{name: np.ones(shape)})
 
 
-def test_query_and_key_must_have_the_same_features(attend: Callable[..., Any]) -> None:
+def test_query_and_key_must_have_the_same_features(attend: Attend) -> None:
     with refuses(
         ValueError,
         "query and key must have the same last dimension; got",
@@ -99,7 +175,7 @@ def test_query_and_key_must_have_the_same_features(attend: Callable[..., Any]) -
 
 
 @pytest.mark.parametrize("length", [1, 6, 8])
-def test_key_and_value_must_have_the_same_length(attend: Callable[..., Any], length: int) -> None:
+def test_key_and_value_must_have_the_same_length(attend: Attend, length: int) -> None:
     with refuses(
         ValueError,
         "key and value must have the same length (dimension -2); got",
@@ -111,7 +187,7 @@ def test_key_and_value_must_have_the_same_length(attend: Callable[..., Any], len
 @pytest.mark.parametrize("leading", [(3, H), (B, 2), (5, B, 1, 3)])
 @pytest.mark.parametrize("name", ["key", "value"])
 def test_leading_dimensions_must_broadcast(
-    attend: Callable[..., Any], name: str, leading: tuple[int, ...]
+    attend: Attend, name: str, leading: tuple[int, ...]
 ) -> None:
     shape = (*leading, S, E)
     with refuses(
@@ -124,9 +200,7 @@ def test_leading_dimensions_must_broadcast(
 
 
 @pytest.mark.parametrize(("n_key_heads", "n_value_heads"), [(3, 3), (8, 8), (2, 4), (1, 2), (0, 0)])
-def test_grouped_heads_must_divide(
-    attend: Callable[..., Any], n_key_heads: int, n_value_heads: int
-) -> None:
+def test_grouped_heads_must_divide(attend: Attend, n_key_heads: int, n_value_heads: int) -> None:
     key, value = np.ones((B, n_key_heads, S, E)), np.ones((B, n_value_heads, S, E_V))
     with refuses(
         ValueError,
@@ -137,7 +211,7 @@ def test_grouped_heads_must_divide(
         attend(key=key, value=value, enable_gqa=True)
 
 
-def test_grouped_heads_need_an_axis_of_heads(attend: Callable[..., Any]) -> None:
+def test_grouped_heads_need_an_axis_of_heads(attend: Attend) -> None:
     with refuses(
         ValueError,
         "key must have at least 3 dimensions (…, heads, length, features); got",
@@ -146,13 +220,13 @@ def test_grouped_heads_need_an_axis_of_heads(attend: Callable[..., Any]) -> None
         attend(key=np.ones((S, E)), enable_gqa=True)
 
 
-def test_with_grouped_heads_the_rest_must_broadcast(attend: Callable[..., Any]) -> None:
+def test_with_grouped_heads_the_rest_must_broadcast(attend: Attend) -> None:
     with refuses(ValueError, "the leading dimensions of query, key, value must be equal"):
         attend(key=np.ones((3, 2, S, E)), value=np.ones((3, 2, S, E_V)), enable_gqa=True)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint8", "float16", "complex64", "object"])
-def test_mask_dtype(attend: Callable[..., Any], dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float16", "complex64"])
+def test_mask_dtype(attend: Attend, dtype: str) -> None:
     with refuses(
         TypeError,
         "attn_mask must have dtype bool or float32 or float64 for float64 inputs",
@@ -161,7 +235,7 @@ def test_mask_dtype(attend: Callable[..., Any], dtype: str) -> None:
         attend(attn_mask=np.ones((L, S), dtype=dtype))
 
 
-def test_a_float64_mask_is_too_wide_for_float32(attend: Callable[..., Any]) -> None:
+def test_a_float64_mask_is_too_wide_for_float32(attend: Attend) -> None:
     arrays = {
         name: np.ones(shape, dtype=np.float32)
         for name, shape in (("query", (L, E)), ("key", (S, E)), ("value", (S, E_V)))
@@ -175,29 +249,42 @@ def test_a_float64_mask_is_too_wide_for_float32(attend: Callable[..., Any]) -> N
 @pytest.mark.parametrize(
     "shape", [(S, L), (L, S + 1), (L,), (3, L, S), (H, B, L, S), (1, B, H, L, S), (0, S)]
 )
-def test_mask_must_broadcast_and_not_enlarge(
-    attend: Callable[..., Any], shape: tuple[int, ...]
-) -> None:
+def test_mask_must_broadcast_and_not_enlarge(attend: Attend, shape: tuple[int, ...]) -> None:
     with refuses(
         ValueError, "attn_mask must broadcast to (…, L, S) = (2, 4, 5, 7)", f"got {shape}"
     ):
         attend(attn_mask=np.ones(shape, dtype=bool))
 
 
-def test_a_mask_beside_is_causal(attend: Callable[..., Any]) -> None:
+def test_a_mask_beside_is_causal(attend: Attend) -> None:
     with refuses(ValueError, "give attn_mask or is_causal=True, got both", "attnlib.masks.combine"):
         attend(attn_mask=np.ones((L, S), dtype=bool), is_causal=True)
     attend(attn_mask=np.ones((L, S), dtype=bool), is_causal=False)
 
 
-@pytest.mark.parametrize("dropout_p", [None, "0", [0.0]])
-def test_dropout_must_be_a_number(attend: Callable[..., Any], dropout_p: object) -> None:
-    with refuses(TypeError, "dropout_p must be 0.0; got", repr(dropout_p)):
+@pytest.mark.parametrize("dropout_p", [None, "0", [0.0], 0j])
+def test_dropout_must_be_a_number(attend: Attend, dropout_p: object) -> None:
+    expected = "a real number" if attend.rung.drops else "0.0"
+    with refuses(TypeError, f"dropout_p must be {expected}; got", repr(dropout_p)):
         attend(dropout_p=dropout_p)
 
 
-@pytest.mark.parametrize("dropout_p", [0.1, 1, -0.5, math.nan, True])
-def test_nothing_is_dropped(attend: Callable[..., Any], dropout_p: object) -> None:
+@pytest.mark.parametrize("dropout_p", [-0.5, 1.5, math.nan, math.inf])
+def test_dropout_must_be_a_probability(attend: Attend, dropout_p: float) -> None:
+    expected = "lie between 0 and 1" if attend.rung.drops else "be 0.0"
+    with refuses(ValueError, f"dropout_p must {expected}", f"got {dropout_p!r}"):
+        attend(dropout_p=dropout_p)
+
+
+@pytest.mark.parametrize("dropout_p", [0.1, 1, True])
+def test_nothing_is_dropped(attend: Attend, dropout_p: object) -> None:
+    if attend.rung.drops:
+        if dropout_p is True:
+            with refuses(TypeError, "dropout_p must be a real number; got", "True"):
+                attend(dropout_p=dropout_p)
+        else:
+            attend(dropout_p=dropout_p)
+        return
     with refuses(
         ValueError,
         "dropout_p must be 0.0, because this form is deterministic",
@@ -207,33 +294,34 @@ def test_nothing_is_dropped(attend: Callable[..., Any], dropout_p: object) -> No
 
 
 @pytest.mark.parametrize("scale", [True, np.True_, "1", 1j, [1.0], np.ones(1), np.ones(())])
-def test_scale_must_be_a_real_number(attend: Callable[..., Any], scale: object) -> None:
+def test_scale_must_be_a_real_number(attend: Attend, scale: object) -> None:
     with refuses(TypeError, "scale must be None or a real number; got", repr(scale)):
         attend(scale=scale)
 
 
-@pytest.mark.parametrize("scale", [math.nan, math.inf, -math.inf, np.float32("inf"), 10**400])
-def test_scale_must_be_finite(attend: Callable[..., Any], scale: float) -> None:
+@pytest.mark.parametrize(
+    "scale", [math.nan, math.inf, -math.inf, np.float32("inf"), pytest.param(10**400, id="10**400")]
+)
+def test_scale_must_be_finite(attend: Attend, scale: float) -> None:
     with refuses(ValueError, "scale must be finite; got", repr(scale)):
         attend(scale=scale)
 
 
 @pytest.mark.parametrize("scale", [0, -2, 0.5, np.float16(0.5), np.int8(2), Fraction(1, 3)])
-def test_scale_may_be_any_finite_real_number(attend: Callable[..., Any], scale: float) -> None:
+def test_scale_may_be_any_finite_real_number(attend: Attend, scale: float) -> None:
     attend(scale=scale)
 
 
 @pytest.mark.parametrize("name", ["is_causal", "enable_gqa"])
 @pytest.mark.parametrize("flag", [0, 1, None, "True", np.ones(1, dtype=bool)])
-def test_flags_must_be_true_or_false(attend: Callable[..., Any], name: str, flag: object) -> None:
+def test_flags_must_be_true_or_false(attend: Attend, name: str, flag: object) -> None:
     with refuses(TypeError, f"{name} must be True or False; got", repr(flag)):
         attend(**{name: flag})
     attend(**{name: np.True_})
 
 
-def test_the_order_of_bytes_and_subclasses_of_arrays_do_not_matter(
-    attend: Callable[..., Any],
-) -> None:
+@on_arrays
+def test_the_order_of_bytes_does_not_matter(attend: Attend) -> None:
     query, key, value = (np.full((3, 3), x) for x in (1.0, 2.0, 3.0))
     swapped = [a.astype(a.dtype.newbyteorder()) for a in (query, key, value)]
     results = (
@@ -245,50 +333,55 @@ def test_the_order_of_bytes_and_subclasses_of_arrays_do_not_matter(
 
 
 ONES = np.ones((L, E))
+STEPS = [numpy_dense, torch_dense]
 
 
+@pytest.mark.parametrize("steps", STEPS, ids=lambda module: module.__name__)
 @pytest.mark.parametrize(
-    ("call", "error", "parts"),
+    ("step", "arrays", "options", "error", "message"),
     [
-        (lambda: numpy_dense.project(ONES, np.ones((4, 2))), ValueError,
-         ["X must be (…, T, d_model) and W (d_model, d); got X (5, 3), W (4, 2)"]),
-        (lambda: numpy_dense.project(ONES[0], np.ones((E, 2))), ValueError,
-         ["got X (3,), W (3, 2)"]),
-        (lambda: numpy_dense.project(ONES, np.ones(E)), ValueError, ["got X (5, 3), W (3,)"]),
-        (lambda: numpy_dense.project(ONES, [[1.0]]), TypeError,
-         ["W must be a numpy.ndarray; got list"]),
-        (lambda: numpy_dense.project(ONES.astype(int), ONES), TypeError,
-         ["X must have dtype float16", "got int64"]),
-        (lambda: numpy_dense.project(ONES, ONES.T.astype("f4")), TypeError,
-         ["X, W must share one dtype; got X float64, W float32"]),
-        (lambda: numpy_dense.attention_scores(ONES, np.ones((S, 4))), ValueError,
-         ["same last dimension; got query (5, 3), key (7, 4)"]),
-        (lambda: numpy_dense.attention_scores(ONES, ONES, scale=math.inf), ValueError,
-         ["scale must be finite; got inf"]),
-        (lambda: numpy_dense.attention_scores(np.ones((2, L, E)), np.ones((3, S, E))), ValueError,
-         ["the leading dimensions of query, key must", "got query (2, 5, 3), key (3, 7, 3)"]),
-        (lambda: numpy_dense.softmax([1.0]), TypeError,
-         ["scores must be a numpy.ndarray; got list"]),
-        (lambda: numpy_dense.softmax(np.arange(3)), TypeError,
-         ["scores must have dtype float16", "got int64"]),
-        (lambda: numpy_dense.attention_weights(ONES, ONES, np.ones((2, 2), dtype=bool)), ValueError,
-         ["attn_mask must broadcast to (…, L, S) = (5, 5); got (2, 2)"]),
-        (lambda: numpy_dense.attention_weights(ONES, ONES, np.full(5, True), True), ValueError,
-         ["masks.combine"]),
-        (lambda: numpy_dense.attention_weights(ONES, ONES, is_causal=1), TypeError,
-         ["is_causal must be True or False; got 1"]),
-        (lambda: numpy_dense.self_attention(ONES, np.ones((4, 2)), ONES, ONES), ValueError,
-         ["W_Q (d_model, d); got X (5, 3), W_Q (4, 2)"]),
-        (lambda: numpy_dense.self_attention(ONES, ONES.T, ONES.T, np.ones((4, 2))), ValueError,
-         ["W_V (d_model, d); got X (5, 3), W_V (4, 2)"]),
-        (lambda: numpy_dense.self_attention(ONES, ONES.T, [[1.0]], ONES.T), TypeError,
-         ["W_K must be a numpy.ndarray; got list"]),
-        (lambda: numpy_dense.self_attention(ONES, ONES.T, ONES.T, ONES.T.astype("f4")), TypeError,
-         ["X, W_Q, W_K, W_V must share one dtype", "W_V float32"]),
+        ("project", [ONES, np.ones((4, 2))], {}, ValueError,
+         "X must be (…, T, d_model) and W (d_model, d); got X (5, 3), W (4, 2)"),
+        ("project", [ONES[0], np.ones((E, 2))], {}, ValueError, "got X (3,), W (3, 2)"),
+        ("project", [ONES, np.ones(E)], {}, ValueError, "got X (5, 3), W (3,)"),
+        ("project", [ONES, [[1.0]]], {}, TypeError, "W must be a … got list"),
+        ("project", [ONES.astype(int), ONES], {}, TypeError,
+         "X must have dtype float16 … got int64"),
+        ("project", [ONES, ONES.T.astype("f4")], {}, TypeError,
+         "X, W must share one dtype; got X float64, W float32"),
+        ("attention_scores", [ONES, np.ones((S, 4))], {}, ValueError,
+         "same last dimension; got query (5, 3), key (7, 4)"),
+        ("attention_scores", [ONES, ONES], {"scale": math.inf}, ValueError,
+         "scale must be finite; got inf"),
+        ("attention_scores", [np.ones((2, L, E)), np.ones((3, S, E))], {}, ValueError,
+         "the leading dimensions of query, key must … got query (2, 5, 3), key (3, 7, 3)"),
+        ("softmax", [[1.0]], {}, TypeError, "scores must be a … got list"),
+        ("softmax", [np.arange(3)], {}, TypeError, "scores must have dtype float16 … got int64"),
+        ("attention_weights", [ONES, ONES, np.ones((2, 2), dtype=bool)], {}, ValueError,
+         "attn_mask must broadcast to (…, L, S) = (5, 5); got (2, 2)"),
+        ("attention_weights", [ONES, ONES, np.full(5, True)], {"is_causal": True}, ValueError,
+         "masks.combine"),
+        ("attention_weights", [ONES, ONES], {"is_causal": 1}, TypeError,
+         "is_causal must be True or False; got 1"),
+        ("self_attention", [ONES, np.ones((4, 2)), ONES, ONES], {}, ValueError,
+         "W_Q (d_model, d); got X (5, 3), W_Q (4, 2)"),
+        ("self_attention", [ONES, ONES.T, ONES.T, np.ones((4, 2))], {}, ValueError,
+         "W_V (d_model, d); got X (5, 3), W_V (4, 2)"),
+        ("self_attention", [ONES, ONES.T, [[1.0]], ONES.T], {}, TypeError,
+         "W_K must be a … got list"),
+        ("self_attention", [ONES, ONES.T, ONES.T, ONES.T.astype("f4")], {}, TypeError,
+         "X, W_Q, W_K, W_V must share one dtype … W_V float32"),
     ],
 )  # fmt: skip
 def test_the_steps_refuse_too(
-    call: Callable[[], object], error: type[Exception], parts: list[str]
+    step: str,
+    arrays: list[Any],
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    steps: Any,
 ) -> None:
-    with refuses(error, *parts):
-        call()
+    if steps is torch_dense:
+        arrays = [tensor(a) if isinstance(a, np.ndarray) else a for a in arrays]
+    with refuses(error, *message.split(" … ")):
+        getattr(steps, step)(*arrays, **options)

@@ -13,7 +13,7 @@ import pytest
 import attnlib
 
 ROOT = Path(attnlib.__path__[0]).parent
-LADDER = ["numpy_tokenwise", "numpy_dense"]
+LADDER = ["numpy_tokenwise", "numpy_dense", "torch_dense"]
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -35,7 +35,7 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
     "statement",
     [
         "import attnlib",
-        "import attnlib; attnlib.implementations()['numpy_dense']",
+        "from attnlib.numpy_dense import scaled_dot_product_attention",
         "import attnlib.masks, attnlib.examples, attnlib.numpy_dense, attnlib.numpy_tokenwise",
     ],
 )
@@ -47,7 +47,7 @@ def test_numpy_alone_is_loaded(statement: str) -> None:
 
 def test_the_ladder() -> None:
     forms = attnlib.implementations()
-    assert list(forms)[:2] == LADDER
+    assert list(forms)[:3] == LADDER
     for name, function in forms.items():
         module = importlib.import_module(f"attnlib.{name}")
         assert function is module.scaled_dot_product_attention
@@ -63,7 +63,7 @@ def test_a_rung_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyP
 def test_the_ladder_cannot_be_changed_from_outside() -> None:
     forms: dict[str, Any] = attnlib.implementations()
     forms.clear()
-    assert list(attnlib.implementations())[:2] == LADDER
+    assert list(attnlib.implementations())[:3] == LADDER
 
 
 def test_the_version() -> None:

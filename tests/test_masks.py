@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -162,3 +163,70 @@ def test_combine_does_not_depend_on_the_order(seed: int, additive: bool) -> None
 def test_errors(call: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+def same(call: Callable[..., Any], *arrays: Array) -> None:
+    """Hold the tensors of a call against the arrays of the same call."""
+    expected = call(*arrays)
+    got = call(*map(torch.from_numpy, arrays))
+    assert isinstance(got, torch.Tensor)
+    assert got.numpy().dtype == expected.dtype
+    np.testing.assert_array_equal(got.numpy(), expected)
+    there = call(*(torch.from_numpy(array).to("meta") for array in arrays))
+    assert there.device.type == "meta"
+    assert there.shape == got.shape
+
+
+@given(n_queries=st.integers(0, 5), n_keys=st.integers(0, 5), seed=st.integers(0, 999))
+def test_tensors_are_as_arrays(n_queries: int, n_keys: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    like = np.zeros(1)
+    left, right = (None if n == 3 else int(n) for n in rng.integers(0, 4, 2))
+    for align in ("top-left", "bottom-right"):
+        same(lambda x, align=align: masks.causal(n_queries, n_keys, align=align, like=x), like)
+    same(lambda x: masks.window(n_queries, n_keys, left, right, like=x), like)
+    same(lambda x: masks.padding(x, n_keys), rng.integers(0, n_keys + 1, 3))
+    boolean = rng.random((n_queries, n_keys)) < 0.5
+    additive = np.where(rng.random((2, 1, n_keys)) < 0.7, rng.normal(size=(2, 1, n_keys)), -np.inf)
+    narrow = rng.normal(size=(n_keys,)).astype(np.float16)
+    same(masks.combine, boolean)
+    same(masks.combine, additive, boolean, narrow)
+    same(masks.combine, narrow, narrow)
+
+
+def test_errors_on_tensors() -> None:
+    mask = torch.ones(2, 2, dtype=torch.bool)
+    for call, error, message in [
+        (lambda: masks.combine(mask, np.ones(2, dtype=bool)), TypeError,
+         "masks must be all arrays or all tensors; got mask 1, ndarray"),
+        (lambda: masks.combine(mask, mask.int()), TypeError,
+         "mask 1 must be boolean or floating; got dtype int32"),
+        (lambda: masks.combine(mask, mask.to("meta")), ValueError,
+         "masks must be on one device; got cpu, meta"),
+        (lambda: masks.causal(2, like=[1]), TypeError,
+         "like must be an array or a tensor; got list"),
+        (lambda: masks.padding(torch.ones(2), 3), TypeError,
+         "lengths must be integers; got dtype float32"),
+        (lambda: masks.padding(mask, 3), ValueError,
+         "lengths must have one dimension, (B,); got (2, 2)"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=re.escape(message)):
+            call()
+
+
+def test_combining_tensors_gives_new_memory() -> None:
+    mask = masks.causal(3, like=torch.ones(1))
+    assert masks.combine(mask).data_ptr() != mask.data_ptr()
+
+
+def test_masks_are_made_inside_vmap() -> None:
+    lengths = torch.tensor([[0, 2], [3, 1]])
+    many = torch.vmap(lambda x: masks.combine(masks.padding(x, 3), masks.causal(3, like=x)))
+    one_by_one = [masks.combine(masks.padding(x, 3), masks.causal(3, like=x)) for x in lengths]
+    assert torch.equal(many(lengths), torch.stack(one_by_one))
+
+
+def test_padding_takes_unsigned_lengths() -> None:
+    for dtype in (torch.uint8, torch.uint16, torch.int16):
+        mask = masks.padding(torch.tensor([1, 3], dtype=dtype), 3)
+        assert mask[:, 0, 0].tolist() == [[True, False, False], [True, True, True]]

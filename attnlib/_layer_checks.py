@@ -1,0 +1,117 @@
+"""What the layers of `torch_layers` ask of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from attnlib import masks
+from attnlib._checks import check_flag, check_mask, dtype_name
+from attnlib._torch_checks import check_devices, check_tensor
+
+Lengths = Sequence[int] | Tensor
+Positions = Literal["sinusoidal", "learned", "rotary"]
+
+
+def check_settings(bias: object, is_causal: object, max_seq_len: object, **sizes: object) -> None:
+    """Require flags that are flags, and sizes that are integers ≥ 1; max_seq_len may be None."""
+    check_flag("bias", bias)
+    check_flag("is_causal", is_causal)
+    limit = {} if max_seq_len is None else {"max_seq_len": max_seq_len}
+    for name, size in (sizes | limit).items():
+        if isinstance(size, bool) or not isinstance(size, Integral):
+            raise TypeError(f"{name} must be an integer; got {size!r}")
+        if int(size) < 1:
+            raise ValueError(f"{name} must be at least 1; got {size}")
+
+
+def check_heads(d_model: int, n_heads: int, n_kv_heads: int = 1) -> None:
+    """Require heads of equal size, in groups of equal size."""
+    if n_heads < 1 or d_model % n_heads:
+        raise ValueError(f"n_heads must divide d_model; got {n_heads} and {d_model}")
+    if n_heads % n_kv_heads:
+        raise ValueError(f"n_kv_heads must divide n_heads; got {n_kv_heads} and {n_heads}")
+
+
+def check_positions(positions: object, max_seq_len: int | None, d_model: int, d_head: int) -> None:
+    """Require a known kind of positions, and what this kind needs."""
+    kinds = get_args(Positions)
+    if positions is not None and positions not in kinds:
+        raise ValueError(f"positions must be None or one of {', '.join(kinds)}; got {positions!r}")
+    if positions == "learned" and max_seq_len is None:
+        raise ValueError("max_seq_len must be given for learned positions; got None")
+    if positions == "sinusoidal" and d_model % 2:
+        raise ValueError(f"d_model must be even for sinusoidal positions; got {d_model}")
+    if positions == "rotary" and d_head % 2:
+        raise ValueError(f"d_model / n_heads must be even for rotary positions; got {d_head}")
+
+
+def check_tokens(X: object, W: Tensor, max_seq_len: int | None) -> None:
+    """Require tokens X (…, T, d_model) that the weights W (d, d_model) can take."""
+    check_tensor("X", X)
+    assert isinstance(X, Tensor)
+    if X.ndim < 2 or X.shape[-1] != W.shape[-1]:
+        raise ValueError(f"X must be (…, T, d_model = {W.shape[-1]}); got {tuple(X.shape)}")
+    if X.device != W.device:
+        raise ValueError(f"X must be on the device of the weights, {W.device}; got {X.device}")
+    device = X.device.type
+    # Under autocast the projections choose the dtype themselves, except for float64.
+    casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    casts = casts and torch.float64 not in (X.dtype, W.dtype)
+    if X.dtype != W.dtype and not casts:
+        came = dtype_name(X)
+        raise TypeError(f"X must have the dtype of the weights, {dtype_name(W)}; got {came}")
+    if max_seq_len is not None and X.shape[-2] > max_seq_len:
+        raise ValueError(
+            f"X must have at most max_seq_len = {max_seq_len} tokens (none is cut off here); "
+            f"got {X.shape[-2]}"
+        )
+
+
+def joined_mask(
+    X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool, *heads: int
+) -> dict[str, Any]:
+    """Give the attn_mask and the is_causal that remove together what all three remove."""
+    parts = []
+    if attn_mask is not None:
+        check_tensor("attn_mask", attn_mask)
+        check_devices({"X": X, "attn_mask": attn_mask})
+        shape, dtype = tuple(attn_mask.shape), dtype_name(attn_mask)
+        target = (*X.shape[:-2], *heads, X.shape[-2], X.shape[-2])
+        check_mask(shape, dtype, query_dtype=dtype_name(X), target=target)
+        parts.append(attn_mask)
+    if lengths is not None:
+        padding = torch.as_tensor(masks.padding(lengths, X.shape[-2]), device=X.device)
+        if X.ndim != 3 or len(padding) != len(X):
+            raise ValueError(
+                "lengths must hold one length for each sequence of X (B, T, d_model); "
+                f"got {len(padding)} lengths and X {tuple(X.shape)}"
+            )
+        parts.append(padding if heads else padding[:, 0])  # (B, 1, 1, T) or (B, 1, T)
+    if not parts:
+        return {"is_causal": is_causal}
+    if is_causal:
+        parts.append(masks.causal(X.shape[-2], like=X))
+    return {"attn_mask": parts[0] if len(parts) == 1 else masks.combine(*parts)}
+
+
+def check_torch(mha: object) -> None:
+    """Require a torch layer that computes what MultiHeadSelfAttention can compute."""
+    if not isinstance(mha, nn.MultiheadAttention):
+        raise TypeError(f"mha must be a torch.nn.MultiheadAttention; got {type(mha).__name__}")
+    if not mha.embed_dim == mha.kdim == mha.vdim:
+        raise ValueError(
+            f"mha must have kdim and vdim equal to embed_dim = {mha.embed_dim}; "
+            f"got {mha.kdim} and {mha.vdim}"
+        )
+    if mha.bias_k is not None or mha.add_zero_attn:
+        raise ValueError("mha must have neither add_bias_kv nor add_zero_attn")
+    if mha.dropout and mha.training:
+        raise ValueError(
+            f"mha must be in eval mode, because nothing is dropped here; got dropout "
+            f"{mha.dropout} in training mode"
+        )

@@ -1,0 +1,175 @@
+"""Positions: what tells attention in which order its tokens stand.
+
+Both forms turn by the angles φ(t, c) = t · base^(-2c/d), for position t and pair c of d features:
+the first pair turns by one radian a token, the last one nearly `base` times more slowly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlib._checks import (
+    HALF,
+    Array,
+    check_array,
+    check_dtypes,
+    checked_count,
+    dtype_name,
+    is_tensor,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Vectors = TypeVar("Vectors", Array, "torch.Tensor")
+
+
+def _checked_base(base: Any) -> float:
+    if isinstance(base, bool) or not isinstance(base, Real):
+        raise TypeError(f"base must be a real number; got {type(base).__name__} {base!r}")
+    if not 0 < base <= sys.float_info.max:  # type: ignore[operator]
+        raise ValueError(f"base must be positive and finite; got {base!r}")
+    return float(base)
+
+
+def _check_even(name: str, number: int) -> None:
+    if number % 2:
+        raise ValueError(f"{name} must be even, because features turn in pairs; got {number}")
+
+
+@overload
+def sinusoidal(
+    n_tokens: int, d_model: int, *, base: float = ..., like: Array | None = None
+) -> NDArray[np.float64]: ...
+@overload
+def sinusoidal(
+    n_tokens: int, d_model: int, *, base: float = ..., like: torch.Tensor
+) -> torch.Tensor: ...
+def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any = None) -> Any:
+    """Give one row for each position, to be added to the tokens: sines and cosines in turn.
+
+    p[t, 2c] = sin φ(t, c),   p[t, 2c + 1] = cos φ(t, c)
+
+    Shapes: (T, d_model), in float64; a tensor where `like` is one, on its device.
+    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, an odd d_model, or a
+        base that is not positive and finite.
+    Source: Vaswani et al. 2017, section 3.5; chapter 09.
+
+    At position 0 every angle is 0:
+
+    >>> sinusoidal(1, 4)
+    array([[0., 1., 0., 1.]])
+    """
+    n_tokens, d_model = checked_count("n_tokens", n_tokens), checked_count("d_model", d_model)
+    _check_even("d_model", d_model)
+    base = _checked_base(base)
+    xp: Any = np
+    place: dict[str, Any] = {}
+    if is_tensor(like):
+        xp, place = sys.modules["torch"], {"device": _wide_device(like)}
+    angles = _angles(xp, xp.arange(n_tokens, dtype=xp.float64, **place), d_model, base, **place)
+    return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
+
+
+def rotary(
+    x: Vectors,
+    positions: Sequence[float] | Array | torch.Tensor | None = None,
+    *,
+    base: float = 10000.0,
+) -> Vectors:
+    """Give each row of x, its pairs of features turned by the angles of its position.
+
+    y[t, 2c]     = cos φ · x[t, 2c] - sin φ · x[t, 2c + 1]
+    y[t, 2c + 1] = sin φ · x[t, 2c] + cos φ · x[t, 2c + 1],   φ = φ(positions[t], c)
+
+    Turning queries and keys leaves their lengths alone, and makes q_i · k_j depend on the
+    positions by their difference only. Half precision is computed in float32, rounded once.
+
+    Shapes: x (…, T, d), an array or a tensor, positions (T,), 0 … T - 1 where None → (…, T, d),
+        of x's type and dtype. Positions may be negative or lie between integers.
+    Raises: TypeError for an x that is no floating array or tensor, or positions that are no
+        numbers. ValueError for a rank under 2, an odd d, positions of another shape than (T,), or
+        a base that is not positive and finite.
+    Source: Su et al. 2021, RoFormer (arXiv 2104.09864), section 3.2.2; chapter 09.
+
+    Position 0 changes nothing, and position π turns the first pair half round:
+
+    >>> rotary(np.array([[1.0, 2.0], [1.0, 2.0]]), [0, np.pi]).round(12)
+    array([[ 1.,  2.],
+           [-1., -2.]])
+    """
+    base = _checked_base(base)
+    if is_tensor(x):
+        return cast(Vectors, _tensor_rotary(x, positions, base))
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"x must be a numpy.ndarray or torch.Tensor; got {type(x).__name__}")
+    check_array("x", x)
+    x = np.asarray(x)
+    _check_vectors(x.shape, x.dtype.name)
+    places = np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
+    _check_positions(places.shape, x.shape[-2], numbers=places.dtype.kind in "iuf")
+    wide = np.dtype(np.float32 if x.dtype.name in HALF else x.dtype)
+    with np.errstate(all="ignore"):
+        angles = _angles(np, places.astype(np.float64), x.shape[-1], base)
+        cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
+        return cast(Vectors, _turned(np, x.astype(wide), cos, sin).astype(x.dtype))
+
+
+def _wide_device(tensor: Any) -> Any:
+    """Give the device for the angles. Apple's GPUs have no float64: for them it is the CPU."""
+    return "cpu" if tensor.device.type == "mps" else tensor.device
+
+
+def _tensor_rotary(x: Any, positions: Any, base: float) -> Any:
+    import torch  # arrays do without it
+
+    _check_vectors(tuple(x.shape), dtype_name(x))
+    device = _wide_device(x)
+    if positions is None:
+        places = torch.arange(x.shape[-2], device=device)
+    else:
+        places = torch.as_tensor(positions, device=device)
+    numbers = places.dtype != torch.bool and not places.dtype.is_complex
+    _check_positions(tuple(places.shape), x.shape[-2], numbers=numbers)
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    angles = _angles(torch, places.to(torch.float64), x.shape[-1], base, device=device)
+    cos, sin = (f(angles).to(device=x.device, dtype=wide) for f in (torch.cos, torch.sin))
+    return _turned(torch, x.to(wide), cos, sin).to(x.dtype)
+
+
+# From here on one text serves both: `xp` is numpy or torch.
+
+
+def _angles(xp: Any, positions: Any, d: int, base: float, **place: Any) -> Any:
+    """Give φ, (T, d / 2), from positions (T,) in float64.
+
+    In float64 for any dtype of x: float32 resolves an angle of 100,000 radians to 0.008 only.
+    """
+    exponents = xp.arange(0, d, 2, dtype=xp.float64, **place) / d
+    return positions[:, None] * base**-exponents
+
+
+def _turned(xp: Any, x: Any, cos: Any, sin: Any) -> Any:
+    even, odd = x[..., 0::2], x[..., 1::2]
+    pairs = [even * cos - odd * sin, even * sin + odd * cos]
+    return xp.stack(pairs, -1).reshape(x.shape)  # (…, T, d / 2, 2) → (…, T, d)
+
+
+def _check_vectors(shape: tuple[int, ...], dtype: str) -> None:
+    check_dtypes({"x": dtype})
+    if len(shape) < 2:
+        raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {shape}")
+    _check_even("the last dimension of x", shape[-1])
+
+
+def _check_positions(shape: tuple[int, ...], n_tokens: int, *, numbers: bool) -> None:
+    if shape != (n_tokens,):
+        raise ValueError(f"positions must have shape (T,) = ({n_tokens},); got {shape}")
+    if not numbers:
+        raise TypeError("positions must be integers or floating numbers")

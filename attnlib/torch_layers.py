@@ -1,0 +1,202 @@
+"""Attention as layers that learn: `torch.nn.Module`s around the functions of `torch_dense`.
+
+    tokens X → projections → heads → attention → heads side by side → W_O
+
+`nn.Linear` keeps its matrix transposed: the W_Q of the course is `layer.W_Q.weight.T`. Entries of
+the W are drawn with variance 1/d_model, so that features of X with variance 1 become queries and
+keys with variance 1, as √d_k wants them (chapter 03). Biases start at 0.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from attnlib import _layer_checks as checks
+from attnlib.positions import rotary, sinusoidal
+from attnlib.torch_dense import scaled_dot_product_attention
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Give each head its own slice of the features: (…, T, H · d) → (…, H, T, d).
+
+    >>> split_heads(torch.tensor([[1, 2, 3, 4]]), n_heads=2).tolist()
+    [[[1, 2]], [[3, 4]]]
+    """
+    checks.check_heads(x.shape[-1], n_heads)
+    return x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads).transpose(-3, -2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Give the heads side by side again: (…, H, T, d) → (…, T, H · d).
+
+    >>> merge_heads(torch.tensor([[[1, 2]], [[3, 4]]])).tolist()
+    [[1, 2, 3, 4]]
+    """
+    return x.transpose(-3, -2).flatten(-2)
+
+
+def _draw(*projections: nn.Linear) -> None:
+    for projection in projections:
+        nn.init.normal_(projection.weight, std=projection.in_features**-0.5)
+        if projection.bias is not None:
+            nn.init.zeros_(projection.bias)
+
+
+class SelfAttention(nn.Module):
+    """One head: for each token of X, what it takes from all tokens of X.
+
+    softmax(Q Kᵀ / √d_k) V, with Q = X W_Q, K = X W_K, V = X W_V, each plus a bias with `bias`.
+
+    Shapes: X (…, T, d_model) → (…, T, d_v). d_k and d_v are d_model where None.
+    Raises: TypeError, ValueError for sizes that are no integers ≥ 1; on a call, for an X, a mask
+        or lengths that do not fit, and for T above max_seq_len.
+    Source: Vaswani et al. 2017, equation 1; chapter 10.
+
+    >>> SelfAttention(d_model=4, d_k=2, d_v=3)(torch.zeros(5, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        *,
+        bias: bool = False,
+        is_causal: bool = False,
+        max_seq_len: int | None = None,
+    ) -> None:
+        super().__init__()
+        d_k, d_v = (d_model if d is None else d for d in (d_k, d_v))
+        checks.check_settings(bias, is_causal, max_seq_len, d_model=d_model, d_k=d_k, d_v=d_v)
+        self.is_causal, self.max_seq_len = is_causal, max_seq_len
+        self.W_Q = nn.Linear(d_model, d_k, bias)
+        self.W_K = nn.Linear(d_model, d_k, bias)
+        self.W_V = nn.Linear(d_model, d_v, bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew."""
+        _draw(self.W_Q, self.W_K, self.W_V)
+
+    def extra_repr(self) -> str:
+        return f"is_causal={self.is_causal}, max_seq_len={self.max_seq_len}"
+
+    def forward(
+        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
+    ) -> Tensor:
+        """Give the output of each token. What attn_mask, lengths or is_causal removes is removed.
+
+        attn_mask broadcasts to (…, T, T): True takes part, floats are added. lengths (B,) are
+        those of the sequences in X (B, T, d_model); in a tensor, which a compiled layer needs, they
+        are not checked against T. A padded token still asks the real ones: its
+        output is finite and means nothing. In a sequence of length 0 attention gives 0.
+        """
+        checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
+        allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal)
+        query, key, value = self.W_Q(X), self.W_K(X), self.W_V(X)
+        return scaled_dot_product_attention(query, key, value, **allowed)
+
+
+class MultiHeadSelfAttention(nn.Module):
+    """Several heads, each with features of its own, and W_O, which mixes what they found.
+
+    Each head has d_head = d_model / n_heads features, and its scores are divided by √d_head. With
+    n_kv_heads < n_heads (grouped queries) head h reads key head h // (n_heads / n_kv_heads).
+
+    positions: "sinusoidal" adds `positions.sinusoidal` to X; "learned" adds a learned row for each
+    of max_seq_len positions, drawn with standard deviation 0.02; "rotary" turns queries and keys
+    by `positions.rotary`. None leaves the layer blind to order.
+
+    Shapes: X (…, T, d_model) → (…, T, d_model).
+    Raises: as `SelfAttention`; ValueError also for heads that do not divide, and for positions
+        that are unknown, or need an even size or a max_seq_len.
+    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245); chapter 08.
+
+    >>> layer = MultiHeadSelfAttention(d_model=6, n_heads=2, n_kv_heads=1)
+    >>> layer.W_K.weight.shape, layer(torch.zeros(5, 6)).shape
+    (torch.Size([3, 6]), torch.Size([5, 6]))
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int | None = None,
+        bias: bool = False,
+        is_causal: bool = False,
+        max_seq_len: int | None = None,
+        positions: checks.Positions | None = None,
+    ) -> None:
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads}
+        checks.check_settings(bias, is_causal, max_seq_len, **sizes)
+        checks.check_heads(d_model, n_heads, n_kv_heads)
+        checks.check_positions(positions, max_seq_len, d_model, d_model // n_heads)
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.is_causal, self.max_seq_len, self.positions = is_causal, max_seq_len, positions
+        d_kv = n_kv_heads * (d_model // n_heads)
+        self.W_Q = nn.Linear(d_model, d_model, bias)
+        self.W_K = nn.Linear(d_model, d_kv, bias)
+        self.W_V = nn.Linear(d_model, d_kv, bias)
+        self.W_O = nn.Linear(d_model, d_model, bias)
+        rows = max_seq_len if positions == "learned" else None
+        self.learned = None if rows is None else nn.Parameter(torch.empty(rows, d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew."""
+        _draw(self.W_Q, self.W_K, self.W_V, self.W_O)
+        if self.learned is not None:
+            nn.init.normal_(self.learned, std=0.02)
+
+    def extra_repr(self) -> str:
+        names = ("n_heads", "n_kv_heads", "is_causal", "max_seq_len", "positions")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+    def forward(
+        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
+    ) -> Tensor:
+        """Give the output of each token, as `SelfAttention.forward`; attn_mask to (…, H, T, T)."""
+        checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
+        allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads)
+        if self.positions == "sinusoidal":
+            X = X + sinusoidal(*X.shape[-2:], like=X).to(X)
+        elif self.learned is not None:
+            X = X + self.learned[: X.shape[-2]]
+        query = split_heads(self.W_Q(X), self.n_heads)
+        key, value = (split_heads(W(X), self.n_kv_heads) for W in (self.W_K, self.W_V))
+        if self.positions == "rotary":
+            query, key = rotary(query), rotary(key)
+        heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
+        output: Tensor = self.W_O(merge_heads(heads))
+        return output
+
+    @classmethod
+    def from_torch(cls, mha: nn.MultiheadAttention, *, is_causal: bool = False) -> Self:
+        """Give the layer that computes `mha(X, X, X, need_weights=False)[0]`, on copied weights.
+
+        Two habits differ. Here X is (B, T, d_model), whatever mha.batch_first says. And here True
+        in a mask takes part; in mha's attn_mask and key_padding_mask it removes: invert those.
+
+        Raises: TypeError for what is no nn.MultiheadAttention. ValueError for kdim or vdim other
+            than embed_dim, for add_bias_kv or add_zero_attn, and for dropout in training mode,
+            because this layer drops nothing.
+        """
+        checks.check_torch(mha)
+        bias = mha.in_proj_bias is not None
+        with torch.device("meta"):  # draws nothing and takes no memory: mha brings the weights
+            layer = cls(mha.embed_dim, mha.num_heads, bias=bias, is_causal=is_causal)
+        state: dict[str, Tensor] = dict(mha.out_proj.named_parameters(prefix="W_O"))
+        for kind, stacked in (("weight", mha.in_proj_weight), ("bias", mha.in_proj_bias)):
+            if stacked is not None:  # the rows for Q, then those for K, then those for V
+                state |= zip((f"W_{W}.{kind}" for W in "QKV"), stacked.chunk(3), strict=True)
+        layer.load_state_dict({n: t.detach().clone() for n, t in state.items()}, assign=True)
+        for name, parameter in layer.named_parameters():
+            parameter.requires_grad_(state[name].requires_grad)  # what is frozen stays so
+        return layer.train(mha.training)

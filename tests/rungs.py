@@ -1,0 +1,185 @@
+"""Every rung of `attnlib.implementations()`, as functions from NumPy arrays to NumPy arrays.
+
+A new rung needs nothing here; what a rung promises beyond the common contract is said by its
+properties. bfloat16 is an array of ml_dtypes. A rung on tensors appears once for each device.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import attnlib
+
+Array = NDArray[Any]
+
+DTYPES = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+def tensor(array: Array, device: str = "cpu") -> torch.Tensor:
+    """Give the array's memory as a tensor, strides and all; a copy where torch has no such view."""
+    if any(stride < 0 for stride in array.strides) or not array.flags.aligned:
+        array = array.copy()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        if array.dtype == DTYPES["bfloat16"]:
+            view = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            view = torch.from_numpy(array)
+    if device == "cpu" or not view.numel():
+        return view.to(device)
+    # A plain copy to a device would drop gaps and strides of 0.
+    extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
+    return view.as_strided((extent,), (1,)).to(device).as_strided(view.shape, view.stride())
+
+
+def array(result: torch.Tensor) -> Array:
+    """Give the tensor's memory as an array."""
+    result = result.detach().cpu()
+    if result.dtype == torch.bfloat16:
+        return result.view(torch.int16).numpy().view(DTYPES["bfloat16"])
+    return result.numpy()
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One implementation on one device."""
+
+    name: str
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return self.name if self.device == "cpu" else f"{self.name}-{self.device}"
+
+    @property
+    def on_tensors(self) -> bool:
+        """Whether it takes tensors, and so gives gradients; a NumPy form has values alone."""
+        return "torch" in attnlib._RUNGS[self.name]
+
+    @property
+    def rounds_once(self) -> bool:
+        """Whether half precision is rounded at the end alone; a fused kernel rounds weights too."""
+        return self.name.endswith(("_tokenwise", "_dense"))
+
+    @property
+    def multiplies_removed_values(self) -> bool:
+        """Whether a value that some queries see and others do not is multiplied by 0 for these.
+
+        NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
+        """
+        return self.name == "torch_dense"
+
+    @property
+    def has_second_derivatives(self) -> bool:
+        """Whether gradients have gradients; asked for one, the others name the rung that does."""
+        return self.name == "torch_dense"
+
+    @property
+    def has_forward_mode(self) -> bool:
+        """Whether forward-mode derivatives are promised."""
+        return self.name == "torch_dense"
+
+    @property
+    def drops(self) -> bool:
+        """Whether it takes a dropout_p other than 0."""
+        return self.name == "torch_dense"
+
+    def function(self, name: str = "scaled_dot_product_attention") -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(importlib.import_module(f"attnlib.{self.name}"), name)
+        return found
+
+    def give(self, array: Array) -> Any:
+        """Give what this rung takes for an array."""
+        return tensor(array, self.device) if self.on_tensors else array
+
+    def take(self, result: Any) -> Array:
+        """Give an array for what this rung returned."""
+        if not self.on_tensors:
+            assert isinstance(result, np.ndarray)
+            return result
+        assert result.device.type == self.device
+        return array(result)
+
+    def _run(self, name: str, arguments: Any, options: dict[str, Any]) -> Any:
+        given: list[tuple[Any, bytes]] = []
+
+        def handed(argument: Any) -> Any:
+            if not isinstance(argument, np.ndarray):
+                return argument
+            own = self.give(argument)
+            given.append((own, argument.tobytes()))
+            return own
+
+        arguments = [handed(argument) for argument in arguments]
+        options = {key: handed(option) for key, option in options.items()}
+        with np.errstate(all="raise"):
+            result = self.function(name)(*arguments, **options)
+        for own, before in given:
+            assert self.take(own).tobytes() == before, "an input was modified"
+        return result
+
+    def __call__(self, *arguments: Any, **options: Any) -> Array:
+        return self.take(self._run("scaled_dot_product_attention", arguments, options))
+
+    def with_lse(self, *arguments: Any, **options: Any) -> tuple[Array, Array]:
+        output, lse = self._run("scaled_dot_product_attention_with_lse", arguments, options)
+        return self.take(output), self.take(lse)
+
+    def gradients(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        upstream: Array,
+        attn_mask: Array | None = None,
+        lse_upstream: Array | None = None,
+        *,
+        by: tuple[str, ...] = ("query", "key", "value", "attn_mask"),
+        **options: Any,
+    ) -> dict[str, Array]:
+        """Give the gradient by each floating input, for given gradients of output and lse."""
+        arrays = {"query": query, "key": key, "value": value}
+        if attn_mask is not None:
+            arrays["attn_mask"] = attn_mask
+        before = {name: array.tobytes() for name, array in arrays.items()}
+        upstream_before = upstream.tobytes()
+        own = {name: self.give(array) for name, array in arrays.items()}
+        leaves = {name: own[name] for name in by if name in own and own[name].is_floating_point()}
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        above = [self.give(array) for array in (upstream, lse_upstream) if array is not None]
+        if lse_upstream is None:
+            results = [self.function()(**own, **options)]
+        else:
+            results = self.function("scaled_dot_product_attention_with_lse")(**own, **options)
+        found = torch.autograd.grad(results, tuple(leaves.values()), above)
+        for name, given in own.items():
+            assert self.take(given).tobytes() == before[name], "an input was modified"
+        assert self.take(above[0]).tobytes() == upstream_before, "the gradient was modified"
+        return {name: self.take(g) for name, g in zip(leaves, found, strict=True)}
+
+
+RUNGS = [
+    Rung(name, device)
+    for name in attnlib.implementations()
+    for device in (DEVICES if "torch" in attnlib._RUNGS[name] else ("cpu",))
+]
+every_rung = pytest.mark.parametrize("rung", RUNGS, ids=str)
+every_rung_with_gradients = pytest.mark.parametrize(
+    "rung", [rung for rung in RUNGS if rung.on_tensors], ids=str
+)

@@ -1,0 +1,79 @@
+"""The logic of the benchmarks, on a clock of our own. Times are not tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import ratios
+
+
+class Clock:
+    """A clock that stands still, but for what is run."""
+
+    def __init__(self) -> None:
+        self.now, self.order = 0.0, ""
+
+    def __call__(self) -> float:
+        return self.now
+
+    def run(self, name: str, *seconds: float) -> None:
+        self.now += seconds[self.order.count(name) % len(seconds)]
+        self.order += name
+
+
+def test_pairs_take_turns_and_the_warm_up_does_not_count() -> None:
+    clock = Clock()
+    found = ratios.compare(
+        lambda: clock.run("A", 100.0, 3.0, 3.0, 6.0),
+        lambda: clock.run("B", 100.0, 2.0, 2.0, 2.0),
+        repeats=3,
+        warm_up=1,
+        clock=clock,
+    )
+    assert clock.order == "AB" + "AB" + "BA" + "AB"
+    assert found == ratios.Comparison(1.5, 1.5, 2.25, 3.0, 2.0, 3)
+
+
+def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
+    clock = Clock()
+    ours = [3.0 * 2**place for place in range(8)]
+    theirs = [2.0 * 2**place for place in range(8)]
+    found = ratios.compare(
+        lambda: clock.run("A", *ours), lambda: clock.run("B", *theirs), 8, 0, clock
+    )
+    assert (found.ratio_low, found.ratio, found.ratio_high) == (1.5, 1.5, 1.5)
+
+
+def test_one_pair_has_no_spread() -> None:
+    with pytest.raises(ValueError, match="repeats must be at least 2; got 1"):
+        ratios.compare(lambda: None, lambda: None, repeats=1)
+
+
+ROW = {"n_tokens", "is_causal", "backward", "ratio", "ratio_low", "ratio_high", "ours", "theirs",
+       "pairs"}  # fmt: skip
+
+
+def complete(result: dict[str, object]) -> None:
+    assert set(result) == {"what", "shape", "machine", "rows"}
+    assert {"cpu", "cores", "threads", "python", "torch", "numpy", "date"} <= set(result["machine"])
+    assert isinstance(result["rows"], list)
+    assert all(set(row) == ROW and row["ratio"] > 0 for row in result["rows"])
+
+
+def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new" / "result.json"
+    ratios.main(["--lengths", "3", "5", "--repeats", "2", "--output", str(file)])
+    result = json.loads(file.read_text())
+    complete(result)
+    assert len(result["rows"]) == 8
+    assert capsys.readouterr().out.count("ratio") == 8
+
+
+def test_stored_results_are_complete() -> None:
+    files = sorted(ratios.RESULTS.glob("*.json"))
+    assert files, "make bench stores one"
+    for file in files:
+        complete(json.loads(file.read_text()))

@@ -1,0 +1,478 @@
+"""One semantics for all gradients: every rung on tensors, row by row.
+
+The truth is plain PyTorch in float64, on the same rounded inputs. The first test ties it to the
+definition by finite differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plain_torch
+import pytest
+import torch
+from inputs import E_V, EMPTY_AXES, LAYOUTS, LEADING, MASK_SHAPES, B, E, H, L, S, drawn, some
+from numpy.typing import NDArray
+from rungs import DTYPES, Rung, every_rung_with_gradients
+from tolerance import (
+    HALF,
+    assert_close,
+    difference_size,
+    epsilon,
+    forward_size,
+    gradient_sizes,
+    lse_size,
+)
+
+from attnlib import masks, numpy_tokenwise
+
+Array = NDArray[Any]
+Options = dict[str, Any]
+
+every_rung = every_rung_with_gradients
+
+
+def inputs(batch: tuple[int, ...] = (B, H), dtype: str = "float64") -> list[Array]:
+    """Give query, key, value and the gradient of the output."""
+    return drawn((*batch, L, E), (*batch, S, E), (*batch, S, E_V), (*batch, L, E_V), dtype=dtype)
+
+
+def with_empty_row(shape: tuple[int, ...]) -> Array:
+    """Give a boolean mask, with an empty row where it can have one."""
+    mask = some(shape)
+    if shape[-2:] == (L, S):
+        mask[..., 1, :] = False
+    return mask
+
+
+def wide(array: Array | None) -> Array | None:
+    return array if array is None or array.dtype == np.bool_ else array.astype(np.float64)
+
+
+def check(
+    rung: Rung,
+    query: Array,
+    key: Array,
+    value: Array,
+    upstream: Array,
+    attn_mask: Array | None = None,
+    lse_upstream: Array | None = None,
+    **options: Any,
+) -> dict[str, Array]:
+    """Hold the gradients against the truth."""
+    given = (query, key, value, upstream, attn_mask, lse_upstream)
+    found = rung.gradients(*given, **options)
+    truth = plain_torch.gradients(*map(wide, given), **options)
+    half = query.dtype.name in HALF
+    peers = plain_torch.gradients(*given, **options) if half else {}
+    sizes = gradient_sizes(*given, options.get("scale"))
+    assert found.keys() == truth.keys()
+    for name, array in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
+        if name in found:
+            assert array is not None
+            assert found[name].dtype == array.dtype
+            assert_close(
+                found[name],
+                truth[name],
+                dtype=max(query.dtype.name, array.dtype.name, key=epsilon),
+                size=sizes[name],
+                peer=peers.get(name),
+                times=3,
+            )
+    return found
+
+
+SMALL = {"query": (2, 3, 2), "key": (2, 4, 2), "value": (2, 4, 3)}
+EMPTY_ROW = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 1]], dtype=bool)
+CASES: dict[str, Options] = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "causal, more queries": {"is_causal": True, "shapes": {"query": (2, 5, 2)}},
+    "negative scale": {"scale": -0.7},
+    "scale 0": {"scale": 0.0, "is_causal": True},
+    "boolean mask": {"attn_mask": EMPTY_ROW},
+    "floating mask": {"attn_mask": np.where(EMPTY_ROW, 0.3, -np.inf)},
+    "mask to broadcast": {"attn_mask": np.array([0.5, -np.inf, -0.5, 1.0])},
+    "shared key": {"shapes": {"key": (4, 2), "value": (1, 4, 3)}},
+    "grouped heads": {"enable_gqa": True, "shapes": {"query": (4, 3, 2)}},
+    "no features": {"shapes": {"query": (3, 0), "key": (4, 0), "value": (4, 1)}},
+}
+
+
+def small(case: str) -> tuple[dict[str, Array], Options]:
+    """Give the floating inputs of a case, and its other options."""
+    options = dict(CASES[case])
+    shapes = SMALL | options.pop("shapes", {})
+    floating = dict(zip(shapes, drawn(*shapes.values(), seed=1), strict=True))
+    mask = options.get("attn_mask")
+    if mask is not None and mask.dtype != np.bool_:
+        floating["attn_mask"] = options.pop("attn_mask").copy()
+    return floating, options
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_truth_is_the_slope_of_the_definition(case: str) -> None:
+    floating, options = small(case)
+    step = 2.0**-17
+
+    def attend() -> tuple[Array, Array]:
+        return numpy_tokenwise.scaled_dot_product_attention_with_lse(**floating, **options)
+
+    output, lse = attend()
+    upstream, lse_upstream = drawn(output.shape, lse.shape, seed=2)
+    lse_upstream[lse == -np.inf] = 0
+
+    def total() -> float:
+        output, lse = attend()
+        return float(
+            (output * upstream).sum() + (np.where(np.isfinite(lse), lse, 0) * lse_upstream).sum()
+        )
+
+    truth = plain_torch.gradients(
+        **floating, upstream=upstream, lse_upstream=lse_upstream, **options
+    )
+    mask = floating.get("attn_mask")
+    arrays = floating["query"], floating["key"], floating["value"]
+    scale = options.get("scale")
+    size = float(np.abs(upstream).sum()) * forward_size(*arrays, mask, scale)
+    size += float(np.abs(lse_upstream).sum()) * lse_size(*arrays[:2], mask, scale)
+    for name, array in floating.items():
+        slopes = np.zeros_like(array)
+        for place in np.ndindex(array.shape):
+            here = array[place]
+            array[place] = here + step
+            above = total()
+            array[place] = here - step
+            slopes[place] = (above - total()) / (2 * step)
+            array[place] = here
+        assert_close(truth[name], slopes, dtype="float64", size=difference_size(size, step))
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("batch", [(), (B,), (B, H)])
+def test_dtypes_and_ranks(rung: Rung, batch: tuple[int, ...], is_causal: bool, dtype: str) -> None:
+    check(rung, *inputs(batch, dtype), is_causal=is_causal)
+
+
+@every_rung
+@pytest.mark.parametrize("n_queries", [1, 2, 7, 17])
+@pytest.mark.parametrize("n_keys", [1, 2, 7, 17])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_lengths(rung: Rung, n_queries: int, n_keys: int, is_causal: bool) -> None:
+    shapes = (n_queries, E), (n_keys, E), (n_keys, E_V), (n_queries, E_V)
+    check(rung, *drawn(*shapes), is_causal=is_causal)
+
+
+@every_rung
+@pytest.mark.parametrize(("query", "key", "value"), LEADING)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_what_is_broadcast_gathers_its_gradients(
+    rung: Rung, query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...],
+    is_causal: bool,
+) -> None:  # fmt: skip
+    batch = np.broadcast_shapes(query, key, value)
+    arrays = drawn((*query, L, E), (*key, S, E), (*value, S, E_V), (*batch, L, E_V), (*batch, L))
+    check(rung, *arrays[:4], lse_upstream=arrays[4], is_causal=is_causal)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", MASK_SHAPES)
+def test_boolean_masks(rung: Rung, shape: tuple[int, ...], dtype: str) -> None:
+    found = check(rung, *inputs(dtype=dtype), with_empty_row(shape))
+    unseen = ~np.broadcast_to(with_empty_row(shape), (B, H, L, S)).any(axis=-2)
+    for name in ("key", "value"):
+        assert np.all(found[name][unseen] == 0)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mask_dtype", ["same", "float32"])
+@pytest.mark.parametrize("removes", [False, True])
+@pytest.mark.parametrize("shape", MASK_SHAPES)
+def test_floating_masks(
+    rung: Rung, shape: tuple[int, ...], removes: bool, mask_dtype: str, dtype: str
+) -> None:
+    (mask,) = drawn(shape, dtype=dtype if mask_dtype == "same" else mask_dtype, seed=3)
+    if removes:
+        mask = np.where(with_empty_row(shape), mask, mask.dtype.type(-np.inf))
+    found = check(rung, *inputs(dtype=dtype), mask)
+    assert np.all(found["attn_mask"][mask == -np.inf] == 0)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("by", ["query", "key", "value", "attn_mask"])
+def test_one_gradient_does_not_need_the_others(rung: Rung, by: str, dtype: str) -> None:
+    arrays = inputs(dtype=dtype)
+    (mask,) = drawn((H, 1, S), dtype=dtype)
+    alone = rung.gradients(*arrays, mask, by=(by,))
+    assert list(alone) == [by]
+    assert alone[by].tobytes() == rung.gradients(*arrays, mask)[by].tobytes()
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("additive", [False, True])
+def test_an_empty_row_has_gradients_of_zero(rung: Rung, additive: bool, dtype: str) -> None:
+    query, key, value, upstream = inputs(dtype=dtype)
+    (lse_upstream,) = drawn((B, H, L), dtype="float32" if dtype in HALF else dtype)
+    mask: Array = np.zeros((L, S), dtype=bool)
+    if additive:
+        mask = np.full((L, S), -np.inf, dtype=np.float32)
+    for above in (None, lse_upstream):
+        found = rung.gradients(query, key, value, upstream, mask, above)
+        assert all(np.all(gradient == 0) for gradient in found.values())
+    mask[3] = True if not additive else 0
+    found = check(rung, query, key, value, upstream, mask, lse_upstream)
+    assert np.all(found["query"][..., np.arange(L) != 3, :] == 0)
+    assert np.all(found["query"][..., 3, :] != 0)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "n_queries", "n_keys", "n_features", "n_values"), EMPTY_AXES)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_empty_axes(
+    rung: Rung, batch: tuple[int, ...], n_queries: int, n_keys: int, n_features: int, n_values: int,
+    is_causal: bool, dtype: str,
+) -> None:  # fmt: skip
+    query, key, value, upstream = drawn(
+        (*batch, n_queries, n_features), (*batch, n_keys, n_features), (*batch, n_keys, n_values),
+        (*batch, n_queries, n_values), dtype=dtype,
+    )  # fmt: skip
+    found = check(rung, query, key, value, upstream, is_causal=is_causal)
+    if n_keys == 0 or n_queries == 0:
+        assert all(np.all(gradient == 0) for gradient in found.values())
+    mask = np.ones((n_queries, n_keys), dtype=query.dtype)
+    check(rung, query, key, value, upstream, mask)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [0, -0.7, 2, 3.5])
+def test_any_finite_scale(rung: Rung, scale: float, is_causal: bool, dtype: str) -> None:
+    found = check(rung, *inputs((), dtype), scale=scale, is_causal=is_causal)
+    if scale == 0:
+        assert np.all(found["query"] == 0) and np.all(found["key"] == 0)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
+    query, key, value, upstream = inputs((), dtype)
+    query[:] = 0  # all scores are equal, with the mask or without it
+    mask = np.full((L, S), np.finfo(np.float32).min, dtype=np.float32)
+    found = rung.gradients(query, key, value, upstream, mask, by=("query", "key", "value"))
+    arrays = query, key, value, upstream
+    truth = plain_torch.gradients(*map(wide, arrays))
+    peers, sizes = plain_torch.gradients(*arrays), gradient_sizes(*arrays)
+    for name, gradient in found.items():
+        peer = peers[name]
+        assert_close(gradient, truth[name], dtype=dtype, size=sizes[name], peer=peer, times=3)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_scores_of_ten_thousand(rung: Rung, sign: float, dtype: str) -> None:
+    query, key, value, upstream = inputs(())
+    query, key = np.abs(query) * 100, sign * np.abs(key) * 100  # all scores of one sign
+    arrays = [a.astype(DTYPES[dtype]) for a in (query, key, value, upstream)]
+    check(rung, *arrays, scale=0.1)
+
+
+@every_rung
+@pytest.mark.parametrize("where", ["query", "key", "value"])
+def test_nan_comes_out_where_it_takes_part(rung: Rung, where: str) -> None:
+    query, key, value, upstream = inputs((H,))
+    arrays = {"query": query, "key": key, "value": value}
+    arrays[where][1, 3, 2] = np.nan
+    found = check(rung, query, key, value, upstream)
+    assert np.isnan(found["key"][1]).any()
+    assert all(np.isfinite(gradient[[0, 2]]).all() for gradient in found.values())
+
+
+@every_rung
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("additive", [False, True])
+def test_what_no_query_sees_changes_no_gradient(rung: Rung, additive: bool, bad: float) -> None:
+    query, key, value, upstream = inputs()
+    kept = np.ones((L, S), dtype=bool)
+    kept[:, [2, 6]] = False
+    mask: Array = np.where(kept, 0.0, -np.inf) if additive else kept
+    clean = check(rung, query, key, value, upstream, mask)
+    key[..., [2, 6], :] = bad
+    value[..., [2, 6], :] = bad
+    dirty = rung.gradients(query, key, value, upstream, mask)
+    for name, gradient in dirty.items():
+        np.testing.assert_allclose(gradient, clean[name], rtol=1e-12, atol=1e-13)
+    for name in ("key", "value"):
+        assert np.all(dirty[name][..., [2, 6], :] == 0)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_key_heads", [1, 2, 3, 6])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_grouped_heads_add_up_over_the_group(
+    rung: Rung, is_causal: bool, n_key_heads: int, dtype: str
+) -> None:
+    shapes = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V), (B, 6, L, E_V)
+    arrays = drawn(*shapes, dtype=dtype)
+    check(rung, *arrays, is_causal=is_causal, enable_gqa=True)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("both", [False, True])
+def test_the_log_sum_exp_has_gradients_too(
+    rung: Rung, both: bool, is_causal: bool, dtype: str
+) -> None:
+    query, key, value, upstream = inputs(dtype=dtype)
+    (lse_upstream,) = drawn((B, H, L), dtype="float32" if dtype in HALF else dtype)
+    if not both:
+        upstream = np.zeros_like(upstream)
+    check(rung, query, key, value, upstream, lse_upstream=lse_upstream, is_causal=is_causal)
+
+
+@every_rung
+def test_the_past_has_no_gradient_from_the_future(rung: Rung) -> None:
+    for n_queries, n_keys in ((L, S), (S, L), (S, S)):
+        shapes = (n_queries, E), (n_keys, E), (n_keys, E_V), (n_queries, E_V)
+        query, key, value, upstream = drawn(*shapes)
+        for now in range(n_queries):
+            only = np.where(np.arange(n_queries)[:, None] == now, upstream, 0)
+            found = rung.gradients(query, key, value, only, is_causal=True)
+            for name in ("key", "value"):
+                assert np.all(found[name][now + 1 :] == 0)
+                assert np.all(found["value"][: now + 1] != 0)
+            assert np.all(found["query"][np.arange(n_queries) != now] == 0)
+
+
+@every_rung
+def test_is_causal_is_its_mask(rung: Rung) -> None:
+    arrays = inputs()
+    by_flag = check(rung, *arrays, is_causal=True)
+    by_mask = check(rung, *arrays, masks.causal(L, S))
+    sizes = gradient_sizes(*arrays)
+    for name, gradient in by_flag.items():
+        assert_close(gradient, by_mask[name], dtype="float64", size=2 * sizes[name])
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_of_the_inputs_does_not_matter(
+    rung: Rung, layout: Callable[[Array], Array], dtype: str
+) -> None:
+    query, key, value, upstream = inputs(dtype=dtype)
+    (mask,) = drawn((B, H, L, S), dtype=dtype)
+    check(rung, layout(query), layout(key), layout(value), upstream, layout(mask))
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_of_the_upstream_gradient_does_not_matter(
+    rung: Rung, layout: Callable[[Array], Array], is_causal: bool, dtype: str
+) -> None:
+    query, key, value, upstream = inputs(dtype=dtype)
+    (lse_upstream,) = drawn((B, H, L), dtype="float32" if dtype in HALF else dtype)
+    above = layout(upstream), None, layout(lse_upstream)
+    check(rung, query, key, value, *above, is_causal=is_causal)
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("strides", [(0, 0, 0, 0), (1, 1, 1, 0), (0, 0, 1, 1), (1, 1, 0, 1)])
+def test_an_expanded_upstream_gradient(rung: Rung, strides: tuple[int, ...], dtype: str) -> None:
+    query, key, value, upstream = inputs(dtype=dtype)
+    kept = tuple(slice(None) if stride else slice(1) for stride in strides)
+    expanded = np.broadcast_to(upstream[kept], upstream.shape)
+    assert all(
+        stride == 0 for stride, kept in zip(expanded.strides, strides, strict=True) if not kept
+    )
+    check(rung, query, key, value, expanded)
+
+
+@every_rung
+def test_expanded_inputs_get_a_gradient_for_each_entry(rung: Rung) -> None:
+    query, key, value, upstream = drawn((L, E), (1, E), (S, 1), (B, H, L, E_V))
+    query = np.broadcast_to(query, (B, H, L, E))
+    key, value = np.broadcast_to(key, (B, H, S, E)), np.broadcast_to(value, (B, H, S, E_V))
+    mask = np.broadcast_to(np.float64(0.5), (B, H, L, S))
+    check(rung, query, key, value, upstream, mask)
+
+
+@every_rung
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_backward_from_a_sum(rung: Rung, is_causal: bool) -> None:
+    arrays = inputs()[:3]
+    leaves = [rung.give(array).requires_grad_() for array in arrays]
+    rung.function()(*leaves, is_causal=is_causal).sum().backward()
+    ones = np.ones((B, H, L, E_V))
+    truth, sizes = (
+        plain_torch.gradients(*arrays, ones, is_causal=is_causal),
+        gradient_sizes(*arrays, ones),
+    )
+    for name, leaf in zip(("query", "key", "value"), leaves, strict=True):
+        assert_close(rung.take(leaf.grad), truth[name], dtype="float64", size=sizes[name])
+
+
+@every_rung
+def test_without_gradients_nothing_is_kept(rung: Rung) -> None:
+    given = [rung.give(array) for array in inputs()[:3]]
+    assert not rung.function()(*given).requires_grad
+    given[2].requires_grad_()
+    with torch.no_grad():
+        assert not rung.function()(*given).requires_grad
+    assert rung.function()(*given).requires_grad
+
+
+def bound(rung: Rung, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor, ...]]:
+    """Give attention with log-sum-exp as a function of its floating inputs, and these."""
+    floating, options = small(case)
+    mask = options.pop("attn_mask", None)
+    if mask is not None:
+        options["attn_mask"] = rung.give(mask)
+    leaves = {name: rung.give(array).requires_grad_() for name, array in floating.items()}
+
+    def attend(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        function = rung.function("scaled_dot_product_attention_with_lse")
+        output, lse = function(**dict(zip(leaves, tensors, strict=True)), **options)
+        # The log-sum-exp of an empty row is -∞, which finite differences cannot take.
+        return output, torch.where(lse == -torch.inf, 0, lse)
+
+    return attend, tuple(leaves.values())
+
+
+# torch refuses to perturb an axis of length 0.
+PERTURBED = [case for case in CASES if case != "no features"]
+
+
+@every_rung
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("case", PERTURBED)
+def test_gradcheck(rung: Rung, case: str) -> None:
+    attend, leaves = bound(rung, case)
+    assert torch.autograd.gradcheck(attend, leaves, check_forward_ad=rung.has_forward_mode)
+
+
+@every_rung
+@pytest.mark.parametrize("case", PERTURBED)
+def test_second_derivatives(rung: Rung, case: str) -> None:
+    attend, leaves = bound(rung, case)
+    if not rung.has_second_derivatives:
+        output, _ = attend(*leaves)
+        with pytest.raises(RuntimeError, match="torch_dense"):
+            torch.autograd.grad(output.sum(), leaves, create_graph=True)
+        return
+    assert torch.autograd.gradgradcheck(attend, leaves)

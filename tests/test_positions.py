@@ -1,0 +1,263 @@
+"""Positions, held against loops, complex numbers, and what they are there for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from attnlib.positions import rotary, sinusoidal
+
+Array = NDArray[Any]
+B, H, T, D = 2, 3, 5, 14
+PLACES = st.floats(-1e4, 1e4) | st.integers(-10_000, 10_000)
+
+
+def drawn(*shape: int, seed: int = 3) -> Array:
+    return np.random.default_rng(seed).normal(0, 1.5, shape)
+
+
+def by_loops(x: Array, positions: Any, base: float) -> Array:
+    """Give the equation of `rotary`, one number at a time, in float64."""
+    turned = np.zeros(x.shape)
+    for *batch, t, c in np.ndindex(*x.shape[:-1], x.shape[-1] // 2):
+        angle = float(positions[t]) / base ** (2 * c / x.shape[-1])
+        a, b = (float(x[(*batch, t, 2 * c + s)]) for s in (0, 1))
+        turned[(*batch, t, 2 * c)] = math.cos(angle) * a - math.sin(angle) * b
+        turned[(*batch, t, 2 * c + 1)] = math.sin(angle) * a + math.cos(angle) * b
+    return turned
+
+
+def rotated(x: Array, position: float) -> Array:
+    """Give one vector, turned by one position."""
+    return rotary(x[None], [position])[0]
+
+
+@pytest.mark.parametrize("base", [10000.0, 7])
+def test_sinusoidal_by_loops(base: float) -> None:
+    table = sinusoidal(T, D, base=base)
+    assert table.shape == (T, D) and table.dtype == np.float64
+    for t, c in np.ndindex(T, D // 2):
+        angle = t / base ** (2 * c / D)
+        assert table[t, 2 * c] == pytest.approx(math.sin(angle), rel=1e-13)
+        assert table[t, 2 * c + 1] == pytest.approx(math.cos(angle), rel=1e-13)
+
+
+def test_sinusoidal_rows_do_not_depend_on_how_many_there_are() -> None:
+    np.testing.assert_array_equal(sinusoidal(T, D), sinusoidal(3 * T, D)[:T])
+    assert sinusoidal(0, D).shape == (0, D)
+    assert sinusoidal(T, 0).shape == (T, 0)
+
+
+def test_sinusoidal_products_depend_on_the_offset_only() -> None:
+    products = sinusoidal(50, D) @ sinusoidal(50, D).T
+    for offset in range(50):
+        np.testing.assert_allclose(np.diagonal(products, offset), products[0, offset], rtol=1e-12)
+    assert np.unique(products[0].round(6)).size > 40
+
+
+def test_sinusoidal_is_zero_one_turned_backwards() -> None:
+    up = np.tile([0.0, 1.0], (T, D // 2))
+    np.testing.assert_allclose(sinusoidal(T, D), rotary(up, -np.arange(T)), atol=1e-15)
+
+
+@pytest.mark.parametrize("base", [10000.0, 3])
+@pytest.mark.parametrize("positions", [None, [7, -2, 0, 11, 3], [0.5, -1.25, 3.0, 3.0, 1e5]])
+@pytest.mark.parametrize("shape", [(T, D), (B, H, T, D), (T, 2)])
+def test_rotary_by_loops(shape: tuple[int, ...], positions: Any, base: float) -> None:
+    x = drawn(*shape)
+    expected = by_loops(x, range(T) if positions is None else positions, base)
+    for turned in (rotary(x, positions, base=base), rotary(torch.tensor(x), positions, base=base)):
+        assert turned.shape == x.shape
+        np.testing.assert_allclose(turned, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_rotary_is_a_product_of_complex_numbers(kind: Callable[[Array], Any]) -> None:
+    x = drawn(B, T, D)
+    turns = np.exp(1j * np.outer(np.arange(T), 10000.0 ** (-np.arange(0, D, 2) / D)))
+    product = (x[..., 0::2] + 1j * x[..., 1::2]) * turns
+    turned = np.asarray(rotary(kind(x)))
+    np.testing.assert_allclose(turned[..., 0::2], product.real, atol=1e-13)
+    np.testing.assert_allclose(turned[..., 1::2], product.imag, atol=1e-13)
+
+
+@given(m=PLACES, n=PLACES, shift=PLACES, seed=st.integers(0, 99))
+def test_scores_depend_on_the_offset_only(m: float, n: float, shift: float, seed: int) -> None:
+    q, k = drawn(2, D, seed=seed)
+    score = rotated(q, m) @ rotated(k, n)
+    size = np.linalg.norm(q) * np.linalg.norm(k)
+    assert abs(rotated(q, m + shift) @ rotated(k, n + shift) - score) < 1e-10 * size
+    assert abs(rotated(q, m - n) @ k - score) < 1e-10 * size
+
+
+def test_scores_do_depend_on_the_offset() -> None:
+    q, k = drawn(2, D)
+    scores = [float(rotated(q, m) @ k) for m in range(-9, 10)]
+    assert min(np.diff(sorted(scores))) > 1e-3
+
+
+@given(m=PLACES, n=PLACES, seed=st.integers(0, 99))
+def test_lengths_stay_and_turns_add_up(m: float, n: float, seed: int) -> None:
+    (x,) = drawn(1, D, seed=seed)
+    assert np.linalg.norm(rotated(x, m)) == pytest.approx(np.linalg.norm(x), rel=1e-13)
+    np.testing.assert_allclose(rotated(rotated(x, m), n), rotated(x, m + n), atol=1e-10)
+    np.testing.assert_allclose(rotated(rotated(x, m), -m), x, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept_and_rounded_once(name: str) -> None:
+    dtype: Any = ml_dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
+    x = drawn(H, T, D).astype(dtype)
+    places = [0, 1000, 100_000, 2**24 + 1, -77]  # float32 has no 2**24 + 1
+    truth = by_loops(x, places, 10000.0)
+    tensor = torch.tensor(x.astype(np.float64)).to(getattr(torch, name))
+    for turned, kind in ((rotary(x, places), x), (rotary(tensor, places), tensor)):
+        assert turned.dtype == kind.dtype
+        wide: Any = turned.double() if isinstance(turned, torch.Tensor) else turned
+        error = np.abs(np.asarray(wide, dtype=np.float64) - truth)
+        eps = float(ml_dtypes.finfo(dtype).eps)
+        # A few roundings of sines and products in the wide dtype, those of the angle in float64,
+        # and in half precision one more, of the result.
+        half = name in ("float16", "bfloat16")
+        wide_eps = 2.0**-23 if half else eps
+        pairs = np.hypot(truth[..., 0::2], truth[..., 1::2]).repeat(2, axis=-1)
+        bound = (3 * wide_eps + 4 * 2.0**-52 * max(places)) * pairs
+        assert (error <= bound + half * eps / 2 * np.abs(truth)).all()
+
+
+def test_both_backends_agree() -> None:
+    x = drawn(B, H, T, D).astype(np.float32)
+    places = np.array([3.0, -1.0, 0.5, 1e4, 12.0])
+    for given_places in (None, places, list(places), torch.tensor(places)):
+        ours = rotary(torch.tensor(x), given_places).numpy()
+        np.testing.assert_allclose(rotary(x, given_places), ours, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int64, torch.float16, torch.float32])
+def test_positions_of_any_number_type(dtype: torch.dtype) -> None:
+    x, places = torch.tensor(drawn(T, D)), torch.tensor([5, 6, 7, 8, 2000])
+    expected = rotary(x, places.tolist())
+    assert torch.equal(rotary(x, places.to(dtype)), expected)
+    typed = places.to(dtype).numpy()
+    np.testing.assert_allclose(rotary(x.numpy(), typed), expected, atol=1e-12)
+
+
+def test_an_offset_is_the_end_of_a_longer_sequence() -> None:
+    for x in (drawn(H, 3 * T, D), torch.tensor(drawn(H, 3 * T, D))):
+        end = rotary(x[:, -T:], range(2 * T, 3 * T))
+        np.testing.assert_array_equal(rotary(x)[:, -T:], end)
+
+
+def test_inputs_stay_and_layout_does_not_matter() -> None:
+    x = drawn(T, B, D)
+    before = x.copy()
+    view = x.transpose(1, 0, 2)[::-1]
+    straight = rotary(np.ascontiguousarray(view))
+    np.testing.assert_array_equal(rotary(view), straight)
+    strided = torch.tensor(x).transpose(0, 1).flip(0)
+    np.testing.assert_allclose(rotary(strided), straight, atol=1e-13)
+    expanded = torch.tensor(x[:1]).expand(T, B, D)
+    assert torch.equal(rotary(expanded), rotary(expanded.contiguous()))
+    np.testing.assert_array_equal(x, before)
+    assert not np.shares_memory(rotary(x, [0, 0]), x)
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert rotary(np.zeros((B, 0, D))).shape == (B, 0, D)
+    assert rotary(torch.zeros(0, T, D)).shape == (0, T, D)
+    assert rotary(np.zeros((T, 0))).shape == (T, 0)
+
+
+def test_what_is_not_finite_stays_in_its_pair() -> None:
+    x = np.zeros((3, 4))
+    x[1, 0], x[2, 2:] = np.nan, np.inf  # cos · ∞ - sin · ∞ is NaN, and no reason to warn
+    with np.errstate(all="raise"):
+        turned = rotary(x)
+    np.testing.assert_array_equal(np.isnan(turned), [[0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0]])
+
+
+def test_the_gradient_is_the_turn_back() -> None:
+    x = torch.tensor(drawn(H, T, D), requires_grad=True)
+    upstream = torch.tensor(drawn(T, H, D, seed=4)).transpose(0, 1)
+    (gradient,) = torch.autograd.grad(rotary(x), x, upstream)
+    torch.testing.assert_close(gradient, rotary(upstream, -torch.arange(T)))
+    places = torch.tensor([0.5, -1.0, 2.0, 3.0, 9.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(rotary, (x, places))
+    assert torch.autograd.gradgradcheck(rotary, (x[:1, :, :2], places))
+
+
+def test_vmap_compile_and_meta() -> None:
+    x, places = torch.tensor(drawn(B, H, T, D)), torch.arange(3, 3 + T)
+    assert torch.equal(torch.func.vmap(rotary)(x), rotary(x))
+    per_sequence = torch.func.vmap(rotary)(x, torch.stack([places, 2 * places]))
+    assert torch.equal(per_sequence[1], rotary(x[1], 2 * places))
+    compiled = torch.compile(rotary, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, places), rotary(x, places))
+    assert rotary(x.to("meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: sinusoidal(-1, 4), ValueError, "n_tokens must be at least 0; got -1"),
+        (lambda: sinusoidal(True, 4), TypeError, "n_tokens must be an integer; got True"),
+        (lambda: sinusoidal(2, 4.0), TypeError, "d_model must be an integer; got 4.0"),
+        (lambda: sinusoidal(2, 5), ValueError, "d_model must be even, because"),
+        (lambda: sinusoidal(2, 4, base=0), ValueError, "base must be positive and finite; got 0"),
+        (lambda: sinusoidal(2, 4, base=math.nan), ValueError, "got nan"),
+        (lambda: rotary(np.ones((2, 4)), base=math.inf), ValueError, "got inf"),
+        (lambda: rotary(torch.ones(2, 4), base=-1.0), ValueError, "got -1.0"),
+        (lambda: rotary(np.ones((2, 4)), base=10**400), ValueError, "base must be positive"),
+        (lambda: rotary(np.ones((2, 4)), base="7"), TypeError,
+         "base must be a real number; got str '7'"),
+        (lambda: rotary(np.ones((2, 4)), base=True), TypeError, "got bool True"),
+        (lambda: rotary([[1.0, 2.0]]), TypeError,
+         "x must be a numpy.ndarray or torch.Tensor; got list"),
+        (lambda: rotary(np.ma.ones((2, 4))), TypeError, "x must be a numpy.ndarray; got numpy.ma."),
+        (lambda: rotary(np.ones((2, 4), dtype=int)), TypeError,
+         "x must have dtype float16, bfloat16, float32, float64; got int64"),
+        (lambda: rotary(torch.ones(2, 4, dtype=torch.complex64)), TypeError, "got complex64"),
+        (lambda: rotary(np.ones(4)), ValueError,
+         "x must have at least 2 dimensions (…, T, d); got (4,)"),
+        (lambda: rotary(torch.ones(4)), ValueError, "got (4,)"),
+        (lambda: rotary(torch.ones(2, 5)), ValueError,
+         "the last dimension of x must be even, because features turn in pairs; got 5"),
+        (lambda: rotary(np.ones((2, 4)), [1, 2, 3]), ValueError,
+         "positions must have shape (T,) = (2,); got (3,)"),
+        (lambda: rotary(torch.ones(2, 4), 1), ValueError, "got ()"),
+        (lambda: rotary(torch.ones(2, 4), torch.ones(1, 2)), ValueError, "got (1, 2)"),
+        (lambda: rotary(np.ones((2, 4)), [True, False]), TypeError,
+         "positions must be integers or floating numbers"),
+        (lambda: rotary(torch.ones(2, 4), torch.ones(2, dtype=torch.bool)), TypeError,
+         "positions must be integers"),
+        (lambda: rotary(torch.ones(2, 4), [1j, 2]), TypeError, "positions must be integers"),
+        (lambda: rotary(np.ones((2, 4)), ["a", "b"]), TypeError, "positions must be integers"),
+    ],
+)  # fmt: skip
+def test_errors(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_the_default_device_is_left_alone() -> None:
+    x = torch.ones(3, 4)
+    with torch.device("meta"):
+        assert rotary(x).device.type == "cpu"
+        assert rotary(x, [0, 1, 2]).device.type == "cpu"
+        assert sinusoidal(3, 4, like=x).device.type == "cpu"
+
+
+def test_sinusoidal_like_a_tensor_is_the_same_table() -> None:
+    table = sinusoidal(7, 6, base=100.0, like=torch.zeros(1, dtype=torch.float32))
+    assert table.dtype == torch.float64
+    np.testing.assert_allclose(table.numpy(), sinusoidal(7, 6, base=100.0), rtol=0, atol=1e-15)

@@ -1,0 +1,546 @@
+"""The layers, held against loops over heads, torch's own layer, and what attention promises."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attnlib import examples, masks, numpy_dense
+from attnlib.positions import rotary, sinusoidal
+from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention, merge_heads, split_heads
+
+Array = NDArray[Any]
+B, T, D_MODEL, H = 3, 7, 12, 6
+POSITIONS = [None, "sinusoidal", "learned", "rotary"]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(20)
+        yield
+
+
+def drawn(*shape: int, seed: int = 5) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(0, 1.5, shape))
+
+
+def multi_head(**options: Any) -> MultiHeadSelfAttention:
+    """Give a layer in float64 with nothing at 0: a bias that starts at 0 would hide its loss."""
+    settings: dict[str, Any] = {"n_heads": H, "bias": True, "max_seq_len": 11} | options
+    layer = MultiHeadSelfAttention(D_MODEL, **settings).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.5)
+    return layer
+
+
+def apply(linear: nn.Linear, X: Array) -> Array:
+    bias = 0 if linear.bias is None else linear.bias.numpy(force=True)
+    return np.asarray(X @ linear.weight.numpy(force=True).T + bias)
+
+
+def by_heads(layer: MultiHeadSelfAttention, X: Tensor, mask: Any = None, **o: Any) -> Array:
+    """Give what the layer should, for X (B, T, d_model), one head at a time, with NumPy."""
+    n_tokens, d_model = X.shape[-2:]
+    d_head = d_model // layer.n_heads
+    x = X.numpy()
+    if layer.positions == "sinusoidal":
+        x = x + sinusoidal(n_tokens, d_model)
+    if layer.positions == "learned":
+        assert layer.learned is not None
+        x = x + layer.learned.numpy(force=True)[:n_tokens]
+    Q, K, V = (apply(W, x) for W in (layer.W_Q, layer.W_K, layer.W_V))
+    outputs = []
+    for h in range(layer.n_heads):
+        g = h // (layer.n_heads // layer.n_kv_heads)
+        mine, shared = (slice(n * d_head, (n + 1) * d_head) for n in (h, g))
+        q, k, v = Q[..., mine], K[..., shared], V[..., shared]
+        if layer.positions == "rotary":
+            q, k = rotary(q), rotary(k)
+        part = None
+        if mask is not None:
+            part = np.broadcast_to(mask, (len(x), layer.n_heads, n_tokens, n_tokens))[:, h]
+        outputs.append(numpy_dense.scaled_dot_product_attention(q, k, v, part, **o))
+    return apply(layer.W_O, np.concatenate(outputs, axis=-1))
+
+
+def assert_same(got: Tensor, expected: Any, rtol: float = 1e-11) -> None:
+    np.testing.assert_allclose(got.numpy(force=True), np.asarray(expected), rtol, atol=1e-12)
+
+
+# -- one head --------------------------------------------------------------------------------------
+
+
+def test_self_attention_on_the_running_example() -> None:
+    example = examples.running()
+    layer = SelfAttention(4, 2, 3).double()
+    state = {f"{W}.weight": torch.tensor(getattr(example, W).T) for W in ("W_Q", "W_K", "W_V")}
+    layer.load_state_dict(state)
+    expected = numpy_dense.self_attention(example.X, example.W_Q, example.W_K, example.W_V)
+    assert_same(layer(torch.tensor(example.X)), expected)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("batch", [(), (B,), (2, B)])
+def test_self_attention_is_the_matrix_form(batch: tuple[int, ...], is_causal: bool) -> None:
+    layer, X = SelfAttention(5, 3, 11, is_causal=is_causal).double(), drawn(*batch, T, 5)
+    W_Q, W_K, W_V = (W.weight.numpy(force=True).T for W in (layer.W_Q, layer.W_K, layer.W_V))
+    output = layer(X)
+    assert output.shape == (*batch, T, 11)
+    expected = numpy_dense.self_attention(X.numpy(), W_Q, W_K, W_V, is_causal=is_causal)
+    assert_same(output, expected)
+
+
+def test_self_attention_has_biases_and_takes_masks_and_lengths() -> None:
+    layer, X = SelfAttention(5, 3, 11, bias=True, is_causal=True).double(), drawn(B, T, 5)
+    with torch.no_grad():
+        for W in (layer.W_Q, layer.W_K, layer.W_V):
+            W.bias.normal_()
+    Q, K, V = (apply(W, X.numpy()) for W in (layer.W_Q, layer.W_K, layer.W_V))
+    lengths, near = [2, 7, 5], masks.window(T, T, 2, 3)
+    mask = masks.combine(near, masks.padding(lengths, T)[:, 0], masks.causal(T))
+    expected = numpy_dense.scaled_dot_product_attention(Q, K, V, mask)
+    assert_same(layer(X, torch.tensor(near), lengths=lengths), expected)
+
+
+def test_d_k_and_d_v_are_d_model_unless_given() -> None:
+    layer = SelfAttention(5, d_v=3)
+    assert {name: tuple(W.shape) for name, W in layer.state_dict().items()} == {
+        "W_Q.weight": (5, 5), "W_K.weight": (5, 5), "W_V.weight": (3, 5),
+    }  # fmt: skip
+
+
+# -- several heads ---------------------------------------------------------------------------------
+
+
+def test_heads_are_split_and_merged() -> None:
+    X = drawn(B, T, D_MODEL)
+    heads = split_heads(X, 4)
+    assert heads.shape == (B, 4, T, 3)
+    for h in range(4):
+        assert torch.equal(heads[:, h], X[..., 3 * h : 3 * h + 3])
+    assert torch.equal(merge_heads(heads), X)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(6, None), (6, 2), (6, 3), (6, 1), (2, 2)])
+def test_multi_head_is_a_loop_over_heads(
+    n_heads: int, n_kv_heads: int | None, positions: Any
+) -> None:
+    layer = multi_head(n_heads=n_heads, n_kv_heads=n_kv_heads, positions=positions)
+    X = drawn(B, T, D_MODEL)
+    assert_same(layer(X), by_heads(layer, X))
+    layer.is_causal = True
+    assert_same(layer(X), by_heads(layer, X, is_causal=True))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("lengths", [None, [2, 7, 5]])
+@pytest.mark.parametrize("shape", [None, (T, T), (1, T), (H, T, T), (B, 1, T, T), (B, H, T, 1)])
+@pytest.mark.parametrize("kind", ["boolean", "floating"])
+def test_masks_lengths_and_causality_hold_together(
+    shape: Any, lengths: Any, is_causal: bool, kind: str
+) -> None:
+    layer, X = multi_head(n_kv_heads=2, is_causal=is_causal), drawn(B, T, D_MODEL)
+    parts: list[Array] = []
+    if shape is not None:
+        seen = drawn(*shape, seed=6).numpy()
+        parts.append(seen < 1 if kind == "boolean" else np.where(seen < 1, seen, -np.inf))
+    mask = torch.tensor(parts[0]) if parts else None
+    parts += [] if lengths is None else [masks.padding(lengths, T)]
+    parts += [masks.causal(T)] if is_causal else []
+    joined = masks.combine(*parts) if parts else None
+    assert_same(layer(X, mask, lengths=lengths), by_heads(layer, X, joined))
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor, tuple])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_padding_is_as_if_it_were_not_there(positions: Any, kind: Callable[[Any], Any]) -> None:
+    layer, X, lengths = multi_head(positions=positions), drawn(B, T, D_MODEL), [4, 0, 7]
+    output = layer(X, lengths=kind(lengths))
+    for b, length in enumerate(lengths):
+        assert_same(output[b, :length], layer(X[b, :length]).detach())
+    assert torch.isfinite(output).all()
+    assert torch.equal(output[1], layer.W_O.bias.expand(T, D_MODEL))
+    junk = X.clone()
+    junk[0, 4:] = math.nan
+    assert_same(layer(junk, lengths=kind(lengths))[0, :4], output[0, :4].detach())
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("batch", [(), (1,), (2, B), (0,)])
+def test_any_leading_dimensions(batch: tuple[int, ...], positions: Any) -> None:
+    layer, X = multi_head(positions=positions, n_kv_heads=2), drawn(*batch, T, D_MODEL)
+    output = layer(X)
+    assert output.shape == X.shape
+    for index in np.ndindex(batch):
+        assert_same(output[index], layer(X[index]).detach())
+    assert layer(X[..., :0, :]).shape == (*batch, 0, D_MODEL)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_the_future_does_not_leak(positions: Any) -> None:
+    for layer in (multi_head(is_causal=True, positions=positions, n_kv_heads=2),
+                  SelfAttention(D_MODEL, 3, 5, is_causal=True).double()):  # fmt: skip
+        X = drawn(T, D_MODEL).requires_grad_()
+        output = layer(X)
+        for i in range(T):
+            (gradient,) = torch.autograd.grad(output[i].sum(), X, retain_graph=True)
+            assert (gradient[i + 1 :] == 0).all()
+            assert (gradient[: i + 1] != 0).all()
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_only_without_positions_is_order_unseen(positions: Any) -> None:
+    layer, X, order = multi_head(positions=positions), drawn(T, D_MODEL), [3, 0, 6, 1, 5, 2, 4]
+    permuted, expected = layer(X[order]), layer(X)[order]
+    if positions is None:
+        assert_same(permuted, expected.detach())
+    else:
+        assert (permuted - expected).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_only_rotary_positions_and_none_may_all_be_shifted(positions: Any) -> None:
+    layer, X = multi_head(positions=positions), drawn(4 + T, D_MODEL)
+    not_the_first_four = torch.arange(4 + T) >= 4
+    late, early = layer(X, not_the_first_four)[4:], layer(X[4:])
+    if positions in (None, "rotary"):
+        assert_same(late, early.detach(), rtol=1e-9)
+    else:
+        assert (late - early).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_max_seq_len_is_the_last_length_that_fits(positions: Any) -> None:
+    layer = multi_head(positions=positions, max_seq_len=T)
+    assert layer(drawn(T, D_MODEL)).shape == (T, D_MODEL)
+    message = f"at most max_seq_len = {T} tokens (none is cut off here); got {T + 1}"
+    single = SelfAttention(D_MODEL, max_seq_len=T).double()
+    assert single(drawn(T, D_MODEL)).shape == (T, D_MODEL)
+    for one in (layer, single):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            one(drawn(T + 1, D_MODEL))
+
+
+# -- torch's own layer -----------------------------------------------------------------------------
+
+
+def torch_layer(**options: Any) -> nn.MultiheadAttention:
+    settings: dict[str, Any] = {"batch_first": True, "dtype": torch.float64} | options
+    mha = nn.MultiheadAttention(D_MODEL, H, **settings)
+    with torch.no_grad():
+        for parameter in mha.parameters():  # its biases start at 0
+            parameter.normal_(std=0.5)
+    return mha
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_from_torch_computes_the_same(batch_first: bool, bias: bool) -> None:
+    mha, X = torch_layer(batch_first=batch_first, bias=bias), drawn(B, T, D_MODEL)
+    x = X if batch_first else X.transpose(0, 1)
+    expected = mha(x, x, x, need_weights=False)[0]
+    layer = MultiHeadSelfAttention.from_torch(mha)
+    assert_same(layer(X), (expected if batch_first else expected.transpose(0, 1)).detach())
+    assert set(layer.state_dict()) == {
+        f"W_{W}.{kind}" for W in "QKVO" for kind in (["weight", "bias"] if bias else ["weight"])
+    }
+
+
+def test_from_torch_with_masks_the_other_way_round() -> None:
+    mha, X, lengths = torch_layer(), drawn(B, T, D_MODEL), [4, 1, 7]
+    layer = MultiHeadSelfAttention.from_torch(mha)
+    part = torch.tensor(masks.window(T, T, 2, 1))
+    real = torch.tensor(masks.padding(lengths, T)[:, 0, 0])
+    causal = torch.tensor(masks.causal(T))
+
+    def theirs(mask: Tensor | None, padding: Tensor | None = None) -> Tensor:
+        output, _ = mha(X, X, X, padding, need_weights=False, attn_mask=mask)
+        return output.detach()
+
+    assert_same(layer(X, part), theirs(~part))
+    assert_same(layer(X, lengths=lengths), theirs(None, ~real))
+    added = drawn(T, T, seed=8)
+    assert_same(layer(X, added), theirs(added))
+    in_order = MultiHeadSelfAttention.from_torch(mha, is_causal=True)
+    assert_same(in_order(X), theirs(~causal))
+    assert_same(in_order(X, lengths=lengths), theirs(~causal, ~real))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_no_worse_than_torchs_layer(dtype: torch.dtype) -> None:
+    mha, X = torch_layer(dtype=dtype), drawn(B, 31, D_MODEL).to(dtype)
+    layer = MultiHeadSelfAttention.from_torch(mha)
+    output, peer = layer(X), mha(X, X, X, need_weights=False)[0]
+    assert output.dtype == layer.W_V.weight.dtype == dtype
+    truth = MultiHeadSelfAttention.from_torch(mha.double())(X.double())
+    bound = 2 * (peer - truth).abs().max() + torch.finfo(dtype).eps / 2 * truth.abs().max()
+    assert (output - truth).abs().max() <= bound
+
+
+def test_from_torch_copies_and_draws_nothing() -> None:
+    mha, X = torch_layer(dtype=torch.float32).eval(), drawn(T, D_MODEL).float()
+    before, state = copy.deepcopy(mha.state_dict()), torch.get_rng_state()
+    layer = MultiHeadSelfAttention.from_torch(mha)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not layer.training
+    assert all(p.requires_grad and p.is_leaf and p.device == X.device for p in layer.parameters())
+    torch.optim.SGD(layer.parameters(), lr=1.0).zero_grad()
+    layer(X).square().sum().backward()
+    torch.optim.SGD(layer.parameters(), lr=1.0).step()
+    for name, value in mha.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert (layer(X) - mha(X, X, X, need_weights=False)[0]).abs().max() > 0.1
+    assert MultiHeadSelfAttention.from_torch(mha.train()).training
+
+
+def test_from_torch_takes_dropout_in_eval_mode_only() -> None:
+    mha, X = torch_layer(dropout=0.5), drawn(T, D_MODEL)
+    message = "mha must be in eval mode, because nothing is dropped here; got dropout 0.5"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MultiHeadSelfAttention.from_torch(mha)
+    layer = MultiHeadSelfAttention.from_torch(mha.eval())
+    assert_same(layer(X), mha(X, X, X, need_weights=False)[0].detach())
+
+
+# -- a citizen of torch ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_gradients(positions: Any) -> None:
+    layer = MultiHeadSelfAttention(
+        4, 2, n_kv_heads=1, bias=True, positions=positions, max_seq_len=5
+    ).double()
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def call(X: Tensor, *parameters: Tensor) -> Any:
+        state = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(layer, state, (X,), {"lengths": [3, 2]})
+
+    assert torch.autograd.gradcheck(call, (drawn(2, 3, 4).requires_grad_(), *values))
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_compile_vmap_and_functional_call(positions: Any) -> None:
+    layer, X = multi_head(positions=positions, is_causal=True, n_kv_heads=2), drawn(B, T, D_MODEL)
+    expected = layer(X).detach()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert_same(compiled(X), expected)
+    assert_same(torch.func.vmap(layer)(X), expected)
+    zeros = {name: torch.zeros_like(value) for name, value in layer.named_parameters()}
+    assert (torch.func.functional_call(layer, zeros, (X,)) == 0).all()
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_autocast_and_meta(positions: Any) -> None:
+    layer, X = multi_head(positions=positions).float(), drawn(B, T, D_MODEL).float()
+    exact = layer(X)
+    with torch.autocast("cpu", torch.bfloat16):
+        for given in (X, X.bfloat16()):
+            output = layer(given, lengths=[7, 7, 7])
+            assert output.dtype == torch.bfloat16
+            assert (output - exact).abs().max() < 0.1 * exact.abs().max()
+    with torch.device("meta"):
+        empty = MultiHeadSelfAttention(D_MODEL, H, positions=positions, max_seq_len=T)
+        assert empty(torch.empty(B, T, D_MODEL)).shape == (B, T, D_MODEL)
+        assert SelfAttention(D_MODEL, 3, 5)(torch.empty(T, D_MODEL)).device.type == "meta"
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_saved_copied_and_loaded(positions: Any) -> None:
+    layer, X = multi_head(positions=positions), drawn(B, T, D_MODEL)
+    expected = {f"W_{W}.{kind}" for W in "QKVO" for kind in ("weight", "bias")}
+    assert set(layer.state_dict()) == expected | ({"learned"} if positions == "learned" else set())
+    other = multi_head(positions=positions)
+    assert not torch.equal(other(X), layer(X))
+    with io.BytesIO() as file:
+        torch.save(layer.state_dict(), file)
+        file.seek(0)
+        other.load_state_dict(torch.load(file, weights_only=True))
+    for twin in (other, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert torch.equal(twin(X), layer(X))
+
+
+def test_representation_says_what_shapes_do_not() -> None:
+    layer = MultiHeadSelfAttention(12, 6, n_kv_heads=2, positions="rotary", max_seq_len=9)
+    settings = "n_heads=6, n_kv_heads=2, is_causal=False, max_seq_len=9, positions='rotary'"
+    assert settings in repr(layer)
+    assert "is_causal=True, max_seq_len=None" in repr(SelfAttention(3, is_causal=True))
+
+
+def test_queries_and_keys_begin_with_variance_one() -> None:
+    d, n_tokens = 256, 2000
+    X = drawn(n_tokens, d).float() / 1.5
+    layer = MultiHeadSelfAttention(
+        d, 8, n_kv_heads=4, bias=True, max_seq_len=64, positions="learned"
+    )
+    head = SelfAttention(d, 64, 128, bias=True)
+    single, several = (head.W_Q, head.W_K, head.W_V), (layer.W_Q, layer.W_K, layer.W_V, layer.W_O)
+    for linear in (*single, *several):
+        # Of n draws the variance has a relative standard error of √(2/n): five of them are allowed.
+        assert abs(d * linear.weight.var().item() - 1) < 5 * (2 / linear.weight.numel()) ** 0.5
+        assert abs(linear(X).var().item() - 1) < 0.05
+        assert (linear.bias == 0).all()
+    assert layer.learned is not None
+    assert layer.learned.std().item() == pytest.approx(0.02, rel=0.03)
+    assert abs(layer.learned.mean().item()) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [SelfAttention(5, bias=True), MultiHeadSelfAttention(4, 2, positions="learned", max_seq_len=3)],
+)
+def test_reset_draws_all_weights_anew(layer: SelfAttention | MultiHeadSelfAttention) -> None:
+    before = {name: value.clone() for name, value in layer.named_parameters()}
+    layer.reset_parameters()
+    for name, value in layer.named_parameters():
+        assert name.endswith("bias") or not (value == before[name]).any()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_compiled_with_lengths(is_causal: bool) -> None:
+    layer, X = multi_head(is_causal=is_causal), drawn(B, T, D_MODEL)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    lengths = torch.tensor([4, 0, 7])
+    assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths).detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_mask_may_learn(is_causal: bool, dtype: torch.dtype) -> None:
+    layer, mask = multi_head(is_causal=is_causal), torch.zeros(H, T, T, dtype=dtype)
+    layer(drawn(B, T, D_MODEL), mask.requires_grad_()).square().sum().backward()
+    assert mask.grad is not None
+    part = torch.tensor(masks.causal(T)) & (torch.arange(T) > 0)[:, None]  # row 0 has one weight
+    assert torch.equal(mask.grad != 0, (part if is_causal else torch.tensor(True)).expand(H, T, T))
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+MHSA = MultiHeadSelfAttention
+X = torch.zeros(B, T, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: SelfAttention(0), ValueError, "d_model must be at least 1; got 0"),
+        (lambda: SelfAttention(4, 2.0), TypeError, "d_k must be an integer; got 2.0"),
+        (lambda: SelfAttention(4, d_v=True), TypeError, "d_v must be an integer; got True"),
+        (lambda: SelfAttention(4, max_seq_len=0), ValueError,
+         "max_seq_len must be at least 1; got 0"),
+        (lambda: SelfAttention(4, is_causal=1), TypeError,
+         "is_causal must be True or False; got 1"),
+        (lambda: SelfAttention(4, bias=None), TypeError, "bias must be True or False; got None"),
+        (lambda: MHSA(4, 0), ValueError, "n_heads must be at least 1; got 0"),
+        (lambda: MHSA(4, -2), ValueError, "n_heads must be at least 1; got -2"),
+        (lambda: MHSA(4, "2"), TypeError, "n_heads must be an integer; got '2'"),
+        (lambda: MHSA(4, 2, n_kv_heads=0), ValueError, "n_kv_heads must be at least 1; got 0"),
+        (lambda: MHSA(4, 2, is_causal="no"), TypeError,
+         "is_causal must be True or False; got 'no'"),
+        (lambda: MHSA(4, 2, bias=0), TypeError, "bias must be True or False; got 0"),
+        (lambda: MHSA(10, 4), ValueError, "n_heads must divide d_model; got 4 and 10"),
+        (lambda: split_heads(X, 3), ValueError, "n_heads must divide d_model; got 3 and 4"),
+        (lambda: split_heads(X, 0), ValueError, "n_heads must divide d_model; got 0 and 4"),
+        (lambda: MHSA(12, 6, n_kv_heads=4), ValueError,
+         "n_kv_heads must divide n_heads; got 4 and 6"),
+        (lambda: MHSA(12, 2, n_kv_heads=4), ValueError,
+         "n_kv_heads must divide n_heads; got 4 and 2"),
+        (lambda: MHSA(4, 2, positions="alibi"), ValueError,
+         "positions must be None or one of sinusoidal, learned, rotary; got 'alibi'"),
+        (lambda: MHSA(4, 2, positions="learned"), ValueError,
+         "max_seq_len must be given for learned positions; got None"),
+        (lambda: MHSA(3, 1, positions="sinusoidal"), ValueError,
+         "d_model must be even for sinusoidal positions; got 3"),
+        (lambda: MHSA(6, 2, positions="rotary"), ValueError,
+         "d_model / n_heads must be even for rotary positions; got 3"),
+        (lambda: MHSA(4, 2)(np.zeros((T, 4))), TypeError, "X must be a torch.Tensor; got numpy.nd"),
+        (lambda: MHSA(4, 2)(torch.zeros(4)), ValueError, "X must be (…, T, d_model = 4); got (4,)"),
+        (lambda: MHSA(4, 2)(torch.zeros(T, 5)), ValueError, f"(…, T, d_model = 4); got ({T}, 5)"),
+        (lambda: SelfAttention(4)(torch.zeros(T, 5)), ValueError, "d_model = 4); got"),
+        (lambda: MHSA(4, 2)(X.double()), TypeError,
+         "X must have the dtype of the weights, float32; got float64"),
+        (lambda: MHSA(4, 2)(X.int()), TypeError, "float32; got int32"),
+        (lambda: MHSA(4, 2)(X.to("meta")), ValueError,
+         "X must be on the device of the weights, cpu; got meta"),
+        (lambda: MHSA(4, 2)(X, lengths=[1, 2]), ValueError,
+         "lengths must hold one length for each sequence of X (B, T, d_model); "
+         "got 2 lengths and X (3, 7, 4)"),
+        (lambda: MHSA(4, 2)(X, lengths=[1]), ValueError, "got 1 lengths and X (3, 7, 4)"),
+        (lambda: SelfAttention(4)(X[0], lengths=[1]), ValueError, "got 1 lengths and X (7, 4)"),
+        (lambda: MHSA(4, 2)(X[None], lengths=[1]), ValueError, "got 1 lengths and X (1, 3, 7, 4)"),
+        (lambda: MHSA(4, 2)(X, lengths=[1, 2, 8]), ValueError,
+         "lengths must lie between 0 and n_keys = 7; got [1, 2, 8]"),
+        (lambda: MHSA(4, 2)(X, lengths=torch.ones(3)), TypeError, "lengths must be integers"),
+        (lambda: MHSA(4, 2)(X, lengths=3), ValueError, "lengths must have one dimension, (B,)"),
+        (lambda: MHSA(4, 2)(X, torch.ones(2, 3) > 0), ValueError, "attn_mask must broadcast to"),
+        (lambda: MHSA(4, 2)(X, torch.ones(T, T, dtype=torch.int64)), TypeError,
+         "attn_mask must have dtype bool"),
+        (lambda: MHSA(4, 2)(X, np.ones((T, T), dtype=bool)), TypeError, "must be a torch.Tensor"),
+        (lambda: MHSA.from_torch(nn.Linear(4, 4)), TypeError,
+         "mha must be a torch.nn.MultiheadAttention; got Linear"),
+        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, kdim=3, vdim=5)), ValueError,
+         "mha must have kdim and vdim equal to embed_dim = 4; got 3 and 5"),
+        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, add_bias_kv=True)), ValueError,
+         "mha must have neither add_bias_kv nor add_zero_attn"),
+        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), ValueError,
+         "neither add_bias_kv nor add_zero_attn"),
+    ],
+)  # fmt: skip
+def test_errors(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_exported_for_any_number_of_tokens(positions: Any) -> None:
+    layer = multi_head(is_causal=True, positions=positions, max_seq_len=None)
+    any_length = {"X": {1: torch.export.Dim("n_tokens", min=2, max=64)}}
+    exported = torch.export.export(
+        layer, (drawn(B, T, D_MODEL),), dynamic_shapes=any_length, strict=False
+    ).module()
+    for n_tokens in (3, 13):
+        X = drawn(B, n_tokens, D_MODEL)
+        assert_same(exported(X), layer(X).detach())
+
+
+def test_one_mask_is_named_as_one_mask() -> None:
+    layer, X = multi_head(), drawn(B, T, D_MODEL)
+    expected = f"attn_mask must broadcast to (…, L, S) = {(B, H, T, T)}; got {(T - 1, T - 1)}"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        layer(X, torch.ones(T - 1, T - 1, dtype=torch.bool), lengths=[3, 5, 7])
+
+
+def test_autocast_does_not_take_float64_tokens() -> None:
+    layer = MultiHeadSelfAttention(D_MODEL, H)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(
+            TypeError, match="X must have the dtype of the weights, float32; got float64"
+        ),
+    ):
+        layer(drawn(B, T, D_MODEL))
+
+
+def test_from_torch_keeps_what_is_frozen() -> None:
+    mha = nn.MultiheadAttention(D_MODEL, H)
+    mha.in_proj_weight.requires_grad_(False)
+    layer = MultiHeadSelfAttention.from_torch(mha)
+    frozen = {name for name, p in layer.named_parameters() if not p.requires_grad}
+    assert frozen == {"W_Q.weight", "W_K.weight", "W_V.weight"}
