@@ -16,10 +16,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from attnlib import examples, experiments, figures
+from attnlib import examples, experiments, figures, masks
 from attnlib.figures import moving
 from attnlib.figures.drawing import COLOURS
 from attnlib.figures.drawing import colour as css_colour
+from attnlib.figures.plane import _edges
+from attnlib.numpy_dense import softmax
 
 IMAGES = Path(__file__).parent / "images"
 SIZES = (4, 16, 64)
@@ -38,16 +40,33 @@ def _projected() -> tuple[np.ndarray, np.ndarray]:
     return example.X @ example.W_Q, example.X @ example.W_K
 
 
+def _stepper() -> figures.MovingDrawing:
+    example = examples.running()
+    return figures.attention_stepper(*_projected(), example.X @ example.W_V, example.tokens)
+
+
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
+    "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
+    "compared": lambda: figures.compared(
+        [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
+    ),
+    "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
+    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
+    "hull": lambda: figures.hull(
+        [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
+    ),
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
+    ),
+    "mask_explorer": lambda: figures.mask_explorer(
+        3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
     ),
     "matrix_equation": lambda: figures.matrix_equation(
         ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
@@ -62,6 +81,10 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "scaling_explorer": lambda: figures.scaling_explorer((4, 16, 64), start=16, n_draws=50),
     "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
     "score_histograms": lambda: figures.score_histograms(_samples()),
+    "squares": lambda: figures.squares(
+        [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
+    ),
+    "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
 }
 # The ladder says which modules are there, so its image changes with every new rung.
 ALL = DRAWINGS | {"ladder": figures.ladder}
@@ -100,7 +123,7 @@ def test_drawing_is_complete_svg_with_words_and_theme_colours(name: str) -> None
     assert all(f"var(--attn-{n}, {c})" in drawing.svg for n, c in COLOURS.items() if c in colours)
     assert not re.findall(r"(?<!, )#[0-9a-f]{6}\b", drawing.svg), "a colour outside a variable"
     assert not re.search(
-        r"\d\.\d{3,}", re.sub(r'(fill-opacity|aria-label)="[^"]*"', "", drawing.svg)
+        r"\d\.\d{3,}", re.sub(r'(fill-opacity|aria-label)="[^"]*"|>[^<]*<', "", drawing.svg)
     )
 
 
@@ -167,9 +190,44 @@ def test_heatmap_rows_are_queries_and_columns_are_keys() -> None:
     assert texts.count("0.00") == 6 and {"q0", "q1", "a", "b", "c"} <= set(texts)
 
 
+def test_compared_frames_what_differs_and_shows_both_numbers() -> None:
+    drawing = DRAWINGS["compared"]()
+    frames = [e for e in ET.fromstring(drawing.svg).iter() if e.attrib.get("stroke-width") == "2"]
+    assert len(frames) == 3  # two entries, and the legend's sample
+    texts = _texts(drawing)
+    assert "scores: 2 of 3 differ" in texts
+    assert {"−2.0", "−2.1", "0.5", "0.7", "1.0"} <= set(texts) and texts.count("1.0") == 1
+    assert "row p, column 1: printed −2.0, computed −2.1; row p, column 2" in drawing.alt
+
+
+def test_compared_takes_half_a_unit_of_the_last_digit_for_rounding() -> None:
+    printed = examples.published_identity()
+    computed = printed.X @ printed.X.T
+    assert "15 of 25 differ" in figures.compared(printed.raw_scores, computed, name="raw").alt
+    assert "0 of 25 differ." in figures.compared(computed.round(2), computed, name="raw").alt
+    assert "1 of 1 differ" in figures.compared([[1.0]], [[np.nan]], name="not a number").alt
+
+
 def test_matrix_equation_shows_names_shapes_and_signs() -> None:
     texts = _texts(DRAWINGS["matrix_equation"]())
     assert {"X", "1 × 2", "·", "W", "2 × 1", "=", "Q", "1 × 1", "−1.0", "1.5"} <= set(texts)
+
+
+def test_squares_have_the_area_and_the_fill_of_their_entries() -> None:
+    drawing = figures.squares([[1.0, 0.25], [-0.25, 0.0]], name="z", rows="a", columns="b")
+    filled, outlined = (e for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("path"))
+    assert filled.attrib["fill"] == css_colour("blue")
+    assert (outlined.attrib["fill"], outlined.attrib["stroke"]) == ("none", css_colour("orange"))
+    # Entries first, then the six squares of the key: half of them negative, none for 0.
+    sides = [
+        [float(side) for side in re.findall(r"v([\d.]+)", e.attrib["d"])]
+        for e in (filled, outlined)
+    ]
+    assert [len(row) for row in sides] == [2 + 3, 1 + 3]
+    assert sides[0][1] == sides[0][0] / 2  # a quarter of the area
+    assert sides[1][0] == pytest.approx(sides[0][1] - float(outlined.attrib["stroke-width"]))
+    assert {"−1", "−0.5", "0.5", "1"} <= set(_texts(drawing))
+    assert "from −0.25 to 1.00" in drawing.alt and "down each column: 1, 0." in drawing.alt
 
 
 def test_steps_carry_the_shapes_that_they_are_given() -> None:
@@ -178,6 +236,29 @@ def test_steps_carry_the_shapes_that_they_are_given() -> None:
     assert texts.count("3 × 3") == 2  # scores and weights
     assert texts.count("3 × 5") == 2  # V and the output
     assert texts.count("3 × 4") == 1  # X
+
+
+def test_head_weights_shows_every_head_beside_the_others() -> None:
+    texts = _texts(DRAWINGS["head_weights"]())
+    assert "head 0: key j answers" in texts and "head 1: key j answers" in texts
+    assert texts.count("0.50") == 2 and texts.count("1.00") == 3
+
+
+def test_heads_diagram_carries_the_shapes_that_it_is_given() -> None:
+    texts = _texts(figures.heads_diagram(7, 12, 3, 4, 5))
+    assert {"X W_Q: 7 × 12", "X W_K: 7 × 12", "X W_V: 7 × 15", "W_O: 15 × 12"} <= set(texts)
+    for line in ("Q, K: 7 × 4", "V: 7 × 5", "weights: 7 × 7", "output: 7 × 5"):
+        assert texts.count(line) == 3
+    assert texts.count("7 × 12") == 2 and texts.count("7 × 15") == 1  # X, output; side by side
+
+
+def test_shared_heads_joins_consecutive_query_heads() -> None:
+    drawing = figures.shared_heads(6, [2, 1])
+    assert "h_kv = 2: 0, 1, 2 use 0; 3, 4, 5 use 1." in drawing.alt
+    lines = [e for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("line")]
+    ends = [line.attrib["x2"] for line in lines]
+    assert ends[0] == ends[1] == ends[2] != ends[3] == ends[4] == ends[5]
+    assert len(set(ends[6:])) == 1 and len(ends) == 12
 
 
 def test_ladder_frames_what_is_there_and_says_what_is_to_come() -> None:
@@ -215,6 +296,56 @@ def test_moving_html_holds_one_slider_its_data_and_its_table() -> None:
     assert drawn == set(data["parts"])
 
 
+def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
+    drawing = figures.mask_explorer(3, (2, 4), (0, 2), start=("window", 4, 2))
+    assert isinstance(drawing, figures.MovingDrawing)
+    frame = 0
+    for kind in drawing.controls[0].options:
+        for n_keys, n in [(2, 0), (2, 2), (4, 0), (4, 2)]:
+            expected = {
+                "none": np.ones((3, n_keys), dtype=bool),
+                "causal, top-left": masks.causal(3, n_keys),
+                "causal, bottom-right": masks.causal(3, n_keys, align="bottom-right"),
+                "window": masks.window(3, n_keys, n, 0),
+                "padding": np.tile(np.arange(n_keys) < n, (3, 1)),
+                "causal and padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+            }[kind]
+            parts = drawing.parts
+            ticks = [
+                [parts[f"cell-{i}-{j}"]["opacity"][frame] == "1" for j in range(4)]
+                for i in range(3)
+            ]
+            assert np.array_equal(np.array(ticks)[:, :n_keys], expected)
+            assert not np.array(ticks)[:, n_keys:].any()
+            assert "".join(parts[f"key-{j}"]["opacity"][frame] for j in range(4)) == (
+                "1" * n_keys + "0" * (4 - n_keys)
+            )
+            empty = [str(i) for i in range(3) if not expected[i].any()]
+            total, flagged = (parts[name]["text"][frame] for name in ("total", "empty"))
+            assert total.startswith(f"{expected.sum()} of {3 * n_keys} pairs take part")
+            assert flagged == f"empty rows: {', '.join(empty) or 'none'}"
+            assert f"{total}; {flagged}" in drawing.labels[frame]
+            assert drawing.labels[frame].startswith(f"{kind}: ")
+            for i in range(3):
+                count = str(expected[i].sum()) if expected[i].any() else "empty"
+                assert parts[f"count-{i}"]["text"][frame] == count
+            frame += 1
+    assert frame == len(drawing.labels) == 24 and "window" in drawing.alt
+    assert len(drawing.table) == 1 + 3 * 2 + 3 * 4  # the size counts in three of the six kinds
+
+
+def test_mask_explorer_stays_small() -> None:
+    assert len(figures.mask_explorer()._repr_html_().encode()) < 60_000
+
+
+def test_a_choice_is_a_native_list_with_its_start_selected() -> None:
+    html = figures.Control("kind", "mask <", ("a", "b & c"), 1, kind="choice").html()
+    assert html == (
+        '<label><span>mask &lt;</span><select name="kind"><option value="0">a</option>'
+        '<option value="1" selected>b &amp; c</option></select></label>'
+    )
+
+
 def test_moving_drawing_wants_one_value_a_frame() -> None:
     control = figures.Control("d_k", "d_k", ("4", "16"))
     with pytest.raises(ValueError, match=r"expected 2 values, one a frame; bar.y has 1"):
@@ -230,11 +361,27 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"came shape \(0, 2\)"),
         (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "expected 1 labels, came 2"),
         (lambda: figures.matrix_equation("="), "at least one"),
+        (lambda: figures.head_weights(np.zeros((2, 3)), "abc"), r"\(h, 3, 3\), came \(2, 3\)"),
+        (lambda: figures.heads_diagram(7, 12, 5, 4, 5), "one to 4 heads, came 5"),
+        (lambda: figures.shared_heads(6, [4]), "a divisor of 6 query heads, came 4"),
+        (
+            lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
+            r"the same shape; got \(1, 1\) and \(1, 2\)",
+        ),
         (lambda: figures.score_histograms({}), "at least one sample"),
         (lambda: figures.score_histograms({4: np.zeros(3)}), "differ, came others at d_k = 4"),
         (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "came others at d_k = 4"),
         (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\), came \(1, 3\)"),
+        (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*, came \('all', 5, 2\)"),
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\), came 5"),
+        (
+            lambda: figures.squares([1.0], name="z", rows="", columns=""),
+            r"a matrix.*came shape \(1,\)",
+        ),
+        (
+            lambda: figures.squares([[1.5]], name="z", rows="", columns=""),
+            "from -1 to 1, came up to 1.5",
+        ),
         (
             lambda: figures.lines([1], {}, x_title="", y_title="", alt="a b c d e"),
             "one to 3 series, came 0",
@@ -252,3 +399,54 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
 def test_bad_arguments_are_refused(call, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_stepper_shows_a_number_from_the_step_that_computes_it() -> None:
+    drawing = _stepper()
+    since = {"raw": 1, "score": 2, "exp": 3, "weight": 4, "share": 5}
+    for name, first in since.items():
+        for j in range(3):
+            shown = drawing.parts[f"{name}-{j}"]["text"]
+            for frame, text in enumerate(shown):
+                assert (text == "…") == (frame % 7 < first), (name, frame)
+
+
+def test_stepper_shows_the_numbers_of_the_package() -> None:
+    drawing, example = _stepper(), examples.running()
+    query, key = _projected()
+    weights = softmax(query @ key.T / np.sqrt(2))
+    output = weights @ (example.X @ example.W_V)
+    for t in range(3):
+        last = 7 * t + 6
+        for j in range(3):
+            assert drawing.parts[f"weight-{j}"]["text"][last] == f"{weights[t, j]:.3f}"
+            raw = f"{query[t] @ key[j]:.2f}".replace("-", "−").replace("−0.00", "0.00")
+            assert drawing.parts[f"raw-{j}"]["text"][last] == raw
+        words = ", ".join(f"{entry:.2f}" for entry in output[t]).replace("-", "−")
+        assert drawing.parts["output"]["text"][last] == f"o = ({words})"
+        assert words in drawing.labels[last] and example.tokens[t] in drawing.labels[last]
+
+
+def test_stepper_says_which_shapes_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"each of 2 tokens, came \(3, 2\), \(2, 2\) and \(2, 1\)"):
+        figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), ["a", "b"])
+
+
+def test_hull_joins_the_corners_and_leaves_out_the_point_inside() -> None:
+    corners = np.array([[0, 0], [4, 0], [0, 2], [1, 0.5]])
+    assert _edges(corners) == [[0, 1], [0, 2], [1, 2]]
+    with pytest.raises(ValueError, match=r"shape \(2, 2\), at least 3"):
+        figures.hull(corners[:2], corners[:2], ["a", "b"])
+
+
+def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None:
+    drawing = figures.lines([1, 2, 3], {"a": [0.2051, 0.2052, 0.2053]}, x_title="x", y_title="y",
+                            alt="a line of three points")  # fmt: skip
+    assert any(re.fullmatch(r"0\.205\d+", words) for words in _texts(drawing))
+
+
+def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
+    whole = figures.bars(["a", "b"], {"n": [8, -23]}, y_title="bits", alt="two bars of whole bits")
+    assert {"8", "−23"} <= set(_texts(whole))
+    mixed = figures.bars(["a", "b"], {"n": [8, -0.5]}, y_title="y", alt="two bars, one is a half")
+    assert {"8.00", "−0.50"} <= set(_texts(mixed))

@@ -6,31 +6,44 @@ Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a:
 """
 
 from attnlib.figures.charts import bars, lines
+from attnlib.figures.comparison import compared
 from attnlib.figures.diagrams import attention_steps, ladder
 from attnlib.figures.drawing import Drawing
+from attnlib.figures.heads import head_weights, heads_diagram, shared_heads
+from attnlib.figures.mask_explorer import mask_explorer
 from attnlib.figures.matrices import heatmap, matrix_equation
 from attnlib.figures.moving import Control, MovingDrawing
-from attnlib.figures.plane import plane
+from attnlib.figures.order import squares
+from attnlib.figures.plane import hull, plane
 from attnlib.figures.scaling import (
     rule_curves,
     scaling_explorer,
     score_growth,
     score_histograms,
 )
+from attnlib.figures.stepper import attention_stepper
 
 __all__ = [
     "Control",
     "Drawing",
     "MovingDrawing",
+    "attention_stepper",
     "attention_steps",
     "bars",
+    "compared",
+    "head_weights",
+    "heads_diagram",
     "heatmap",
+    "hull",
     "ladder",
     "lines",
+    "mask_explorer",
     "matrix_equation",
     "plane",
     "rule_curves",
     "scaling_explorer",
     "score_growth",
     "score_histograms",
+    "shared_heads",
+    "squares",
 ]

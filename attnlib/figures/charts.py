@@ -99,12 +99,15 @@ def bars(
 ) -> Drawing:
     """A drawing of up to three rows of numbers as bars side by side, each bar with its number.
 
+    Numbers have two decimals, and none where all are whole.
+
     Raises: `ValueError` for more than three series or one that is not as long as `labels`.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
     places = np.arange(len(labels))
     width = 0.8 / len(series)
+    whole = all(np.equal(np.mod(values, 1), 0).all() for values in series.values())
     with canvas(8.6, 3.6) as (figure, [axes]):
         for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
             heights = np.asarray(values, dtype=np.float64)
@@ -120,7 +123,8 @@ def bars(
                 hatch="/" * index or None,
                 edgecolor=COLOURS["paper"],
             )
-            axes.bar_label(drawn, [f"{height:.2f}" for height in heights], color=COLOURS["ink"])
+            shown = [f"{height:.{0 if whole else 2}f}".replace("-", "−") for height in heights]
+            axes.bar_label(drawn, shown, color=COLOURS["ink"])
         axes.set_xticks(places, list(labels))
         axes.set_ylabel(y_title)
         axes.margins(y=0.15)

@@ -100,9 +100,14 @@ class Drawing:
         body = source[source.index(">", source.index("<svg")) + 1 : source.rindex("</svg>")]
         body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
         body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
-        # Stable and small: coordinates of two decimals, and no ids but those that are referred to,
-        # made this drawing's own because several drawings share one page.
-        body = re.sub(r"-?\d+\.\d{3,}(?:e-?\d+)?", lambda match: number(float(match[0])), body)
+        # Stable and small: coordinates of two decimals (text between tags stays as it is), and no
+        # ids but those that are referred to, made this drawing's own because several drawings
+        # share one page.
+        body = re.sub(
+            r"(>[^<]*<)|-?\d+\.\d{3,}(?:e-?\d+)?",
+            lambda match: match[1] or number(float(match[0])),
+            body,
+        )
         used = set(re.findall(r"#([\w-]+)[\")]", body))
         own = hashlib.sha256(alt.encode()).hexdigest()[:8]
         body = re.sub(

@@ -8,7 +8,7 @@
     const data = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
     const svg = figure.querySelector("svg");
     const controls = figure.querySelector(".attn-controls");
-    const inputs = [...controls.querySelectorAll("input")];
+    const inputs = [...controls.querySelectorAll("input, select")];
     const parts = new Map(
       [...svg.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]),
     );
@@ -17,6 +17,7 @@
       for (const input of inputs) {
         const options = data.options[input.name];
         frame = frame * options.length + Number(input.value);
+        if (input.type !== "range") continue;
         input.setAttribute("aria-valuetext", options[input.value]);
         input.parentElement.querySelector("output").textContent = options[input.value];
       }

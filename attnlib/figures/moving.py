@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from math import prod
+from typing import Literal
 
 from attnlib.figures.drawing import Drawing, colour
 
@@ -28,22 +29,40 @@ def stylesheet() -> str:
 
 @dataclass(frozen=True)
 class Control:
-    """A slider: its label, the options it moves over (as shown), and where it starts."""
+    """A slider, or a list to choose from: its label, its options as shown, and where it starts."""
 
     name: str
     label: str
     options: tuple[str, ...]
     start: int = 0
+    kind: Literal["slider", "choice"] = "slider"
+
+    def html(self) -> str:
+        """The label with its native input, which brings the keyboard along."""
+        words = f"<label><span>{escape(self.label)}</span>"
+        if self.kind == "choice":
+            options = "".join(
+                f'<option value="{index}"{" selected" * (index == self.start)}>'
+                f"{escape(option)}</option>"
+                for index, option in enumerate(self.options)
+            )
+            return f'{words}<select name="{self.name}">{options}</select></label>'
+        shown = escape(self.options[self.start])
+        return (
+            f'{words}<input type="range" name="{self.name}" min="0" '
+            f'max="{len(self.options) - 1}" step="1" value="{self.start}" '
+            f'aria-valuetext="{shown}"><output>{shown}</output></label>'
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class MovingDrawing(Drawing):
-    """A drawing with sliders. Frames are numbered row by row over the controls' options.
+    """A drawing with controls. Frames are numbered row by row over the controls' options.
 
     `parts` maps the `data-part` name of an SVG element to what changes: an attribute's name, or
-    "text", to one value a frame. `labels` are the words for each frame (the SVG's label follows
-    the slider), and `table` (a header row, then rows) holds all values for those who see or hear
-    no picture.
+    "text", to one value a frame (a string holds values of one character in the least room).
+    `labels` are the words for each frame (the SVG's label follows the controls), and `table` (a
+    header row, then rows) holds all values for those who see or hear no picture.
 
     Raises: `ValueError` when a sequence does not have one value a frame.
     """
@@ -64,14 +83,8 @@ class MovingDrawing(Drawing):
                 raise ValueError(f"expected {n_frames} values, one a frame; {name} has {length}")
 
     def _controls(self) -> str:
-        sliders = [
-            f'<label><span>{escape(control.label)}</span><input type="range" '
-            f'name="{control.name}" min="0" max="{len(control.options) - 1}" step="1" '
-            f'value="{control.start}" aria-valuetext="{escape(control.options[control.start])}">'
-            f"<output>{escape(control.options[control.start])}</output></label>"
-            for control in self.controls
-        ]
-        return f'<div class="attn-controls" hidden>{"".join(sliders)}</div>'
+        inputs = "".join(control.html() for control in self.controls)
+        return f'<div class="attn-controls" hidden>{inputs}</div>'
 
     def _table(self) -> str:
         head, *rows = self.table

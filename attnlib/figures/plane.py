@@ -1,11 +1,11 @@
-"""Queries and keys as arrows in the plane, for vectors with two entries."""
+"""Vectors with two entries in the plane: queries and keys as arrows, values with their hull."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnlib.figures.charts import canvas
 from attnlib.figures.drawing import COLOURS, Drawing
@@ -58,3 +58,62 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
         axes.set_ylabel("second entry")
         alt = "Arrows from the origin: " + ", ".join(words) + "."
         return Drawing.from_matplotlib(figure, alt)
+
+
+def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
+    """A drawing of values in the plane, the triangle or polygon they span, and the outputs in it.
+
+    Shapes: value and output (n, 2), one label for each of the n tokens; n is at least 3.
+
+    Raises: `ValueError` for vectors that do not have two entries, or a wrong number of labels.
+    """
+    values, outputs = np.asarray(value, dtype=np.float64), np.asarray(output, dtype=np.float64)
+    expected = (len(labels), 2)
+    if values.shape != expected or outputs.shape != expected or len(labels) < 3:
+        raise ValueError(
+            f"expected value and output of shape {expected}, at least 3 of each, came "
+            f"{values.shape} and {outputs.shape}"
+        )
+    with canvas(8.6, 5.0) as (figure, [axes]):
+        for simplex in _edges(values):
+            axes.plot(*values[simplex].T, color=COLOURS["muted"], linewidth=1.2, zorder=1)
+        for points, kind, name, marker in (
+            (values, "v", "orange", "s"),
+            (outputs, "o", "blue", "o"),
+        ):
+            axes.plot(*points.T, marker, color=COLOURS[name], markersize=8, zorder=2)
+            for point, label in zip(points, labels, strict=True):
+                # Names of values stand outside what they span, those of outputs below the point.
+                right, above = point >= values.mean(axis=0) if kind == "v" else (True, False)
+                axes.annotate(
+                    f"{kind} of “{label}”",
+                    (float(point[0]), float(point[1])),
+                    (9 if right else -9, 7 if above else -15),
+                    textcoords="offset points",
+                    ha="left" if right else "right",
+                    color=COLOURS[name],
+                    bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.8},
+                )
+        axes.margins(0.2)
+        axes.set_xlabel("first entry")
+        axes.set_ylabel("second entry")
+        axes.grid(visible=True)
+        words = [
+            f"{kind} of {label} at ({x:.2f}, {y:.2f})"
+            for points, kind in ((values, "value"), (outputs, "output"))
+            for (x, y), label in zip(points, labels, strict=True)
+        ]
+        alt = "Outputs inside the figure that the values span: " + ", ".join(words) + "."
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def _edges(points: NDArray[np.float64]) -> list[list[int]]:
+    """The pairs of points that are edges of the convex hull: all others lie on one side."""
+    pairs = [(i, j) for i in range(len(points)) for j in range(i + 1, len(points))]
+    edges = []
+    for i, j in pairs:
+        along, others = points[j] - points[i], np.delete(points, [i, j], axis=0) - points[i]
+        sides = along[0] * others[:, 1] - along[1] * others[:, 0]
+        if (sides >= 0).all() or (sides <= 0).all():
+            edges.append([i, j])
+    return edges

@@ -1,0 +1,122 @@
+"""The reference pages: no empty row, links that lead to chapters and sections, terms that occur."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools.set_repository import ROOT
+
+REFERENCE = ROOT / "reference"
+PAGES = ("errata", "sources")
+DOCUMENTS = (
+    "The token-by-token notes",
+    "The workshop post",
+    "The five-token handout",
+    "The short article",
+    "The retrieval post",
+)
+LINK = re.compile(r"\[[^\]]+\]\((?P<file>[^)#\s]+)(?:#(?P<anchor>[^)\s]+))?\)")
+
+
+@cache
+def text(page: str) -> str:
+    return (REFERENCE / f"{page}.md").read_text(encoding="utf-8")
+
+
+def rows(page: str) -> list[list[str]]:
+    """Give the cells of each row of each table, without the two lines of its head."""
+    found, table = [], 0
+    for line in text(page).splitlines():
+        table = table + 1 if line.startswith("|") else 0
+        if table > 2:
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def glossary() -> dict[str, str]:
+    """Give each term of the glossary with its definition."""
+    body = text("glossary").split("```{glossary}\n")[1].split("\n```")[0]
+    blocks = (block.partition("\n") for block in body.split("\n\n"))
+    return {term: definition.strip() for term, _, definition in blocks}
+
+
+@cache
+def words_of(path: Path) -> str:
+    return "\n".join(cell.source for cell in nbformat.read(path, 4).cells).lower()
+
+
+@cache
+def headings(path: Path) -> list[str]:
+    cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown"]
+    return re.findall(r"(?m)^#+ (.+?)\s*$", "\n".join(cells))
+
+
+def slug(heading: str) -> str:
+    """Give a heading's anchor, as MyST makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def files(page: str) -> list[tuple[Path, str | None]]:
+    return [
+        ((REFERENCE / found["file"]).resolve(), found["anchor"])
+        for found in LINK.finditer(text(page))
+        if "://" not in found["file"]
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_have_two_columns_and_no_empty_cell(page: str) -> None:
+    assert rows(page)
+    assert [row for row in rows(page) if len(row) != 2 or not all(row)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_row_leads_into_a_chapter(page: str) -> None:
+    assert [row for row in rows(page) if "](../chapters/" not in row[-1]] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_document_has_its_section(page: str) -> None:
+    written = re.findall(r"(?m)^#{2,3} (The .+)$", text(page))
+    assert sorted(written) == sorted(DOCUMENTS)
+    bibliography = (REFERENCE / "bibliography.md").read_text(encoding="utf-8")
+    assert all(f"| t{name[1:]} |" in bibliography for name in DOCUMENTS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_anchors_to_headings(page: str) -> None:
+    assert [path.name for path, _ in files(page) if not path.is_file()] == []
+    anchored = [(path, anchor) for path, anchor in files(page) if anchor]
+    assert anchored
+    for path, anchor in anchored:
+        assert anchor in map(slug, headings(path)), f"{path.name} has no heading for {anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_chapter_names_its_section(page: str) -> None:
+    assert re.findall(r"\]\(\.\./chapters/[^)#]+\)", text(page)) == []
+    assert re.findall(r"\[chapter \d+\]", text(page)) == []
+
+
+def test_every_term_of_the_glossary_occurs_in_the_chapter_that_it_names() -> None:
+    assert len(glossary()) > 40
+    for term, definition in glossary().items():
+        chapters = re.findall(r"\]\((\.\./chapters/[^)]+)\)", definition)
+        assert chapters, f"{term} names no chapter"
+        for chapter in chapters:
+            there = words_of((REFERENCE / chapter).resolve())
+            missing = [
+                word
+                for word in re.findall(r"[^\W\d]{3,}", term.lower())
+                if word.rstrip("s") not in there
+            ]
+            assert not missing, f"{chapter} does not say {missing} ({term})"
+
+
+def test_glossary_is_in_alphabetical_order() -> None:
+    assert list(glossary()) == sorted(glossary(), key=str.lower)
