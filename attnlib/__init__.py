@@ -1,6 +1,6 @@
 """Scaled dot-product attention, one rung at a time.
 
-Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against the rung below:
+Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against the first:
 
     numpy_tokenwise   the definition: explicit loops, one query at a time
     numpy_dense       the matrix form, and each of its steps as a function

@@ -16,7 +16,7 @@ class Rung(NamedTuple):
     chapter: str
 
 
-# From the definition upwards: each rung is held against the one below.
+# From the definition upwards: each rung is held against it.
 LADDER = (
     Rung("numpy_tokenwise", "the definition: one query, one key at a time", "01 to 05"),
     Rung("numpy_dense", "the same as matrices", "01 to 07"),
@@ -61,7 +61,10 @@ def ladder() -> Drawing:
         state = f"chapter {rung.chapter}" if there else f"to come, chapter {rung.chapter}"
         body.append(text(width - 24, middle + 5, state, text_anchor="end", fill=colour("muted")))
         words.append(f"{index + 1} {rung.module}, {rung.adds} ({state})")
-    alt = "The ladder of implementations, each checked against the one below: " + "; ".join(words)
+    alt = (
+        "The ladder of implementations, each checked against the definition at its foot: "
+        + "; ".join(words)
+    )
     tall = 20.0 + len(LADDER) * (height + gap) - gap
     return Drawing.from_elements("".join(body), width, tall, alt + ".")
 
