@@ -5,6 +5,8 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     numpy_tokenwise   the definition: explicit loops, one query at a time
     numpy_dense       the matrix form, and each of its steps as a function
     torch_dense       the same on tensors: any device, gradients (needs torch)
+    numpy_blockwise   one block of keys at a time, in memory that grows with L + S
+    torch_blockwise   the same on tensors, forward and backward, at the speed of torch's own
 
 `implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
 attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed, and
@@ -26,6 +28,8 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "numpy_tokenwise": ("numpy",),
     "numpy_dense": ("numpy",),
     "torch_dense": ("numpy", "torch"),
+    "numpy_blockwise": ("numpy",),
+    "torch_blockwise": ("numpy", "torch"),
 }
 
 

@@ -128,15 +128,15 @@ def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> 
         raise ValueError(f"attn_mask must broadcast to (…, L, S) = {target}; got {shape}")
 
 
-def checked_count(name: str, number: Any) -> int:
-    """Give an integer ≥ 0. The symbolic size of a traced program is given back as it is."""
+def checked_count(name: str, number: Any, least: int = 0) -> int:
+    """Give an integer ≥ `least`. The symbolic size of a traced program is given back as it is."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(number, torch.SymInt):
         return cast(int, number)
     if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
         raise TypeError(f"{name} must be an integer; got {number!r}")
-    if number < 0:
-        raise ValueError(f"{name} must be at least 0; got {number}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}; got {number}")
     return int(number)
 
 

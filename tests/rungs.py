@@ -1,11 +1,13 @@
 """Every rung of `attnlib.implementations()`, as functions from NumPy arrays to NumPy arrays.
 
 A new rung needs nothing here; what a rung promises beyond the common contract is said by its
-properties. bfloat16 is an array of ml_dtypes. A rung on tensors appears once for each device.
+properties. bfloat16 is an array of ml_dtypes. A rung on tensors appears once for each device, and
+a rung that works in blocks once for each choice of their sizes in BLOCKS.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable
@@ -62,9 +64,11 @@ class Rung:
 
     name: str
     device: str = "cpu"
+    blocks: tuple[tuple[str, int], ...] = ()  # keywords that set the sizes of its blocks
 
     def __str__(self) -> str:
-        return self.name if self.device == "cpu" else f"{self.name}-{self.device}"
+        device = [] if self.device == "cpu" else [self.device]
+        return "-".join([self.name, *device, *(f"{name}={size}" for name, size in self.blocks)])
 
     @property
     def on_tensors(self) -> bool:
@@ -74,7 +78,7 @@ class Rung:
     @property
     def rounds_once(self) -> bool:
         """Whether half precision is rounded at the end alone; a fused kernel rounds weights too."""
-        return self.name.endswith(("_tokenwise", "_dense"))
+        return self.name.endswith(("_tokenwise", "_dense", "_blockwise"))
 
     @property
     def multiplies_removed_values(self) -> bool:
@@ -82,7 +86,13 @@ class Rung:
 
         NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
         """
-        return self.name == "torch_dense"
+        in_blocks = self.name == "torch_blockwise" and dict(self.blocks).get("block_size_q") != 1
+        return in_blocks or self.name == "torch_dense"
+
+    @property
+    def takes_row_sums_from_the_output(self) -> bool:
+        """Whether D = rowsum(dO ∘ O) stands for rowsum(A ∘ dP): the same but for its rounding."""
+        return self.on_tensors and self.name != "torch_dense"
 
     @property
     def has_second_derivatives(self) -> bool:
@@ -101,7 +111,7 @@ class Rung:
 
     def function(self, name: str = "scaled_dot_product_attention") -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(importlib.import_module(f"attnlib.{self.name}"), name)
-        return found
+        return functools.partial(found, **dict(self.blocks)) if self.blocks else found
 
     def give(self, array: Array) -> Any:
         """Give what this rung takes for an array."""
@@ -174,10 +184,18 @@ class Rung:
         return {name: self.take(g) for name, g in zip(leaves, found, strict=True)}
 
 
+# Beside its own choice, which is larger than most lengths in these tests.
+BLOCKS: dict[str, list[dict[str, int]]] = {
+    "numpy_blockwise": [{"block_size": size} for size in (1, 3)],
+    "torch_blockwise": [
+        {"block_size_q": rows, "block_size_k": keys} for rows, keys in ((3, 2), (3, 64))
+    ],
+}
 RUNGS = [
-    Rung(name, device)
+    Rung(name, device, tuple(blocks.items()))
     for name in attnlib.implementations()
     for device in (DEVICES if "torch" in attnlib._RUNGS[name] else ("cpu",))
+    for blocks in ({}, *BLOCKS.get(name, ()))
 ]
 every_rung = pytest.mark.parametrize("rung", RUNGS, ids=str)
 every_rung_with_gradients = pytest.mark.parametrize(

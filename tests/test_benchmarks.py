@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ratios
+from benchmarks import blockwise, memory, ratios
 
 
 class Clock:
@@ -73,7 +73,40 @@ def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_stored_results_are_complete() -> None:
-    files = sorted(ratios.RESULTS.glob("*.json"))
-    assert files, "make bench stores one"
-    for file in files:
-        complete(json.loads(file.read_text()))
+    complete(json.loads((ratios.RESULTS / "torch_dense.json").read_text()))
+
+
+def complete_table(result: dict[str, object]) -> None:
+    assert set(result) == {"what", "machine", "rows", "means", "memory"}
+    assert {"cpu", "cores", "threads", "torch", "date"} <= set(result["machine"])
+    names = {"form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward"}
+    for row in result["rows"]:
+        assert names <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
+        wants = (row["form"], row["dtype"]) == ("torch_blockwise", "float32")
+        assert (row["to_products"] is not None) == wants
+    assert all(mean > 0 for mean in result["means"].values())
+    assert all(row["extra_bytes"] > 0 for row in result["memory"])
+
+
+def test_the_stored_table_has_every_case() -> None:
+    result = json.loads((ratios.RESULTS / "blockwise.json").read_text())
+    complete_table(result)
+    keys = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
+    stored = [tuple(row[key] for key in keys) for row in result["rows"]]
+    assert stored == [tuple(vars(case).values()) for case in blockwise.cases(quick=False)]
+
+
+def test_one_row_of_the_table() -> None:
+    case = blockwise.Case("torch_blockwise", "float32", 7, 3, 2, True, True)
+    row = blockwise.measured(case, repeats=2)
+    complete_table({"what": "", "machine": ratios.machine(), "rows": [row],
+                    "means": blockwise.geometric_means([row]), "memory": []})  # fmt: skip
+    assert blockwise.geometric_means([row]) == {
+        "float32, forward + backward": pytest.approx(row["ratio"])
+    }
+    assert "causal forward + backward" in blockwise.as_line(row)
+
+
+def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:
+    found = memory.in_a_fresh_process("torch_dense", 2048, 64, False)
+    assert found > 2 * 4 * 2048**2  # scores and weights

@@ -76,12 +76,13 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
     for suffix in ("", "_with_lse"):
         function = rung.function(f"scaled_dot_product_attention{suffix}")
         parameters = inspect.signature(function).parameters
-        assert list(parameters) == [
+        assert list(parameters)[:8] == [
             "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa",
         ]  # fmt: skip
-        assert [p.default for p in parameters.values()][3:] == [None, 0.0, False, None, False]
-        assert parameters["scale"].kind is inspect.Parameter.KEYWORD_ONLY
-        assert parameters["enable_gqa"].kind is inspect.Parameter.KEYWORD_ONLY
+        assert [p.default for p in parameters.values()][3:8] == [None, 0.0, False, None, False]
+        for name, parameter in list(parameters.items())[6:]:
+            assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            assert name in ("scale", "enable_gqa") or name.startswith("block_size")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

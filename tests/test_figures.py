@@ -45,6 +45,14 @@ def _stepper() -> figures.MovingDrawing:
     return figures.attention_stepper(*_projected(), example.X @ example.W_V, example.tokens)
 
 
+WALKED = np.array([[1.0, 0.0, 2.5, -1.0], [-2.0, -0.5, 0.0, 3.0], [0.5, 0.5, 1.5, 2.0]])
+WALKED_VALUE = np.array([1.0, 3.0, -2.0, 4.0])
+
+
+def _tile_walk() -> figures.MovingDrawing:
+    return figures.tile_walk(WALKED, WALKED_VALUE, 2, 3)
+
+
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
@@ -54,6 +62,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "compared": lambda: figures.compared(
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
     ),
+    "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
@@ -85,6 +94,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
     ),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
+    "tile_walk": lambda: _tile_walk(),
 }
 # The ladder says which modules are there, so its image changes with every new rung.
 ALL = DRAWINGS | {"ladder": figures.ladder}
@@ -373,6 +383,11 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "came others at d_k = 4"),
         (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\), came \(1, 3\)"),
         (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*, came \('all', 5, 2\)"),
+        (
+            lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
+            r"scores \(L, S\) and value \(S,\), came \(2, 3\) and \(2,\)",
+        ),
+        (lambda: figures.tile_walk([[1.0]], [1.0], 0), "blocks of 1 or more, came 0 and 2"),
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\), came 5"),
         (
             lambda: figures.squares([1.0], name="z", rows="", columns=""),
@@ -432,6 +447,63 @@ def test_stepper_says_which_shapes_do_not_fit() -> None:
         figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), ["a", "b"])
 
 
+def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
+    drawing = _tile_walk()
+    steps = [  # each tile's queries and keys, row of tiles by row of tiles; the tails are ragged
+        (rows, keys) for rows in ([0, 1], [2]) for keys in ([0, 1, 2], [3])
+    ]
+    frame = 0
+    for kind in ("all keys", "causal"):
+        part = masks.causal(3, 4) if kind == "causal" else np.ones((3, 4), dtype=bool)
+        seen = np.zeros((3, 4), dtype=bool)
+        for step in [None, *steps]:
+            if step is not None:
+                seen[np.ix_(*step)] = True
+            read = seen & part
+            for i in range(3):
+                shown = [drawing.parts[f"{name}-{i}"]["text"][frame] for name in ("m", "ℓ", "õ")]
+                scores, values = WALKED[i, read[i]], WALKED_VALUE[read[i]]
+                row_max = scores.max(initial=-np.inf)
+                e = np.exp(scores - row_max)
+                numbers = [float(x.replace("−∞", "-inf").replace("−", "-")) for x in shown]
+                assert np.allclose(numbers, [row_max, e.sum(), e @ values], atol=0.0051)
+                output = drawing.parts[f"o-{i}"]["text"][frame]
+                finished = np.array_equal(read[i], part[i])
+                assert (output != "…") == finished
+                if finished:
+                    assert abs(float(output.replace("−", "-")) - e @ values / e.sum()) < 0.0051
+            frame += 1
+    assert frame == len(drawing.labels) == 10
+
+
+def test_tile_walk_prints_no_scores_but_those_of_the_tile_at_work() -> None:
+    drawing = _tile_walk()
+    for frame, label in enumerate(drawing.labels):
+        held = [
+            (i, j) for i, j in np.ndindex(3, 4) if drawing.parts[f"score-{i}-{j}"]["text"][frame]
+        ]
+        told = re.search(r"Scores held: (\d+)", label)
+        assert len(held) == (int(told[1]) if told else 0)
+        box = {name: float(values[frame]) for name, values in drawing.parts["here"].items()}
+        assert (box["width"] == 0) == (frame % 5 == 0)
+    # Causal, the tile of rows 0 and 1 at key 3: it lies in the future.
+    assert "Skipped" in drawing.labels[7]
+    assert drawing.parts["skip-0-1"]["opacity"] == "0000000111"
+    assert drawing.parts["done-0-0"]["opacity"] == "0011100111"
+    masked = [drawing.parts[f"score-0-{j}"]["text"][6] for j in range(3)]
+    assert masked == ["1.0", "−∞", "−∞"]
+    assert drawing.controls[1].start == 4 and drawing.alt == drawing.labels[4]
+
+
+def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:
+    drawing = figures.tile_walk(np.zeros((5, 5)), np.zeros(5))
+    assert len(drawing._repr_html_().encode()) < 60_000
+    assert len(drawing.table) == 1 + 2 * 3 * 5
+    assert drawing.table[0] == ("mask", "tile", "query", "keys", "m", "ℓ", "õ", "o")
+    skipped = [row for row in drawing.table if "skipped" in row]
+    assert all(row[0] == "causal" for row in skipped) and len(skipped) == 2 * 2 + 2
+
+
 def test_hull_joins_the_corners_and_leaves_out_the_point_inside() -> None:
     corners = np.array([[0, 0], [4, 0], [0, 2], [1, 0.5]])
     assert _edges(corners) == [[0, 1], [0, 2], [1, 2]]
@@ -450,3 +522,20 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     assert {"8", "−23"} <= set(_texts(whole))
     mixed = figures.bars(["a", "b"], {"n": [8, -0.5]}, y_title="y", alt="two bars, one is a half")
     assert {"8.00", "−0.50"} <= set(_texts(mixed))
+
+
+def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
+    whole, causal = figures.gradient_tiles(3, 4, (0, 2)), DRAWINGS["gradient_tiles"]()
+    numbers = [
+        [word for word in _texts(d) if word.isascii() and word.isdigit()] for d in (whole, causal)
+    ]
+    assert numbers == [[str(n) for n in range(1, 13)], [str(n) for n in range(1, 7)]]
+    assert _texts(causal).count("skip") == 3 and "skip" not in _texts(whole)
+    assert "the 3 above the diagonal are skipped" in causal.alt and "skipped" not in whole.alt
+
+
+def test_gradient_tiles_refuses_a_tile_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match=r"expected a tile of 3 by 4, came \(3, 0\)"):
+        figures.gradient_tiles(3, 4, (3, 0))
+    with pytest.raises(ValueError, match=r"not skipped, came \(0, 2\)"):
+        figures.gradient_tiles(3, 4, (0, 2), is_causal=True)

@@ -124,11 +124,13 @@ def assert_close(
     size: float | None = None,
     peer: Array | None = None,
     times: int = 2,
+    floor: float = 0.0,
 ) -> None:
     """Refuse a result that is further from the truth than its dtype allows.
 
     `truth` is float64. float32 and float64 need `size`; half precision needs `peer`, the result
     of plain PyTorch in the same dtype, and may be `times` as wrong: 2, and 3 for a gradient.
+    `floor` comes on top: what float32 may bring where PyTorch's own error happens to be 0.
     """
     assert got.shape == truth.shape, f"expected shape {truth.shape}, got {got.shape}"
     got, truth = got.astype(np.float64), truth.astype(np.float64)
@@ -143,7 +145,7 @@ def assert_close(
         assert peer is not None, "half precision is measured against plain PyTorch"
         peer_error = np.abs(peer.astype(np.float64)[finite] - truth).max()
         assert np.isfinite(peer_error), "the peer is not finite: it measures nothing"
-        bound = times * peer_error + epsilon(dtype) / 2 * np.abs(truth).max()
+        bound = times * peer_error + epsilon(dtype) / 2 * np.abs(truth).max() + floor
     else:
         assert size is not None, f"{dtype} needs the size of the problem"
         bound = epsilon(dtype) * size

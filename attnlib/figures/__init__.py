@@ -9,6 +9,7 @@ from attnlib.figures.charts import bars, lines
 from attnlib.figures.comparison import compared
 from attnlib.figures.diagrams import attention_steps, ladder
 from attnlib.figures.drawing import Drawing
+from attnlib.figures.gradient_tiles import gradient_tiles
 from attnlib.figures.heads import head_weights, heads_diagram, shared_heads
 from attnlib.figures.mask_explorer import mask_explorer
 from attnlib.figures.matrices import heatmap, matrix_equation
@@ -22,6 +23,7 @@ from attnlib.figures.scaling import (
     score_histograms,
 )
 from attnlib.figures.stepper import attention_stepper
+from attnlib.figures.tile_walk import tile_walk
 
 __all__ = [
     "Control",
@@ -31,6 +33,7 @@ __all__ = [
     "attention_steps",
     "bars",
     "compared",
+    "gradient_tiles",
     "head_weights",
     "heads_diagram",
     "heatmap",
@@ -46,4 +49,5 @@ __all__ = [
     "score_histograms",
     "shared_heads",
     "squares",
+    "tile_walk",
 ]
