@@ -6,7 +6,7 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     numpy_dense       the matrix form, and each of its steps as a function
     torch_dense       the same on tensors: any device, gradients (needs torch)
     numpy_blockwise   one block of keys at a time, in memory that grows with L + S
-    torch_blockwise   the same on tensors, forward and backward, at the speed of torch's own
+    torch_blockwise   the same on tensors, forward and backward
 
 `implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
 attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed, and

@@ -181,6 +181,40 @@ def checked_scale(scale: object, n_features: int) -> float:
     return number
 
 
+def beyond(scale: float, limits: Any) -> bool:
+    """Say whether a dtype, given by its finfo, would make 0 or ∞ of a scale that is neither."""
+    return bool(scale) and not limits.tiny <= abs(scale) <= limits.max
+
+
+def check_projection(X: Shape, name: str, W: Shape) -> None:
+    """Require tokens in rows, and a matrix that fits them."""
+    if len(X) < 2 or len(W) != 2 or X[-1] != W[0]:
+        raise ValueError(
+            f"X must be (…, T, d_model) and {name} (d_model, d); got X {X}, {name} {W}"
+        )
+
+
+def checked_call(
+    shapes: Mapping[str, Shape],
+    query_dtype: str,
+    mask: tuple[Shape, str] | None,
+    is_causal: object,
+    scale: object,
+    enable_gqa: object,
+) -> Call:
+    """Check what is left when types and dtypes are known; `mask` is its shape and its dtype."""
+    check_flag("is_causal", is_causal)
+    check_flag("enable_gqa", enable_gqa)
+    batch, group = check_shapes(shapes, enable_gqa=bool(enable_gqa))
+    *_, n_queries, n_features = shapes["query"]
+    n_keys = shapes["key"][-2]
+    factor = checked_scale(scale, n_features)
+    check_one_mask(mask is not None, bool(is_causal))
+    if mask is not None:
+        check_mask(*mask, query_dtype=query_dtype, target=(*batch, n_queries, n_keys))
+    return Call(batch, n_queries, n_keys, factor, group)
+
+
 def check_array(name: str, array: object) -> None:
     """Require a plain NumPy array."""
     if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
@@ -211,22 +245,12 @@ def numpy_call(
         assert isinstance(array, np.ndarray)
         known[name] = array
     check_dtypes({name: array.dtype.name for name, array in known.items()})
-    check_flag("is_causal", is_causal)
-    check_flag("enable_gqa", enable_gqa)
     check_no_dropout(dropout_p)
-    shapes = {name: array.shape for name, array in known.items()}
-    batch, group = check_shapes(shapes, enable_gqa=bool(enable_gqa))
-    *_, n_queries, n_features = shapes["query"]
-    n_keys = shapes["key"][-2]
-    call = Call(batch, n_queries, n_keys, checked_scale(scale, n_features), group)
+    mask = None
     if attn_mask is not None:
         check_array("attn_mask", attn_mask)
         assert isinstance(attn_mask, np.ndarray)
-        check_one_mask(True, bool(is_causal))
-        check_mask(
-            attn_mask.shape,
-            attn_mask.dtype.name,
-            query_dtype=known["query"].dtype.name,
-            target=(*batch, call.n_queries, call.n_keys),
-        )
-    return call
+        mask = attn_mask.shape, attn_mask.dtype.name
+    shapes = {name: array.shape for name, array in known.items()}
+    dtype = known["query"].dtype.name
+    return checked_call(shapes, dtype, mask, is_causal, scale, enable_gqa)

@@ -10,16 +10,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from attnlib._checks import (
-    Call,
-    check_dtypes,
-    check_flag,
-    check_mask,
-    check_one_mask,
-    check_shapes,
-    checked_scale,
-    dtype_name,
-)
+from attnlib._checks import Call, check_dtypes, checked_call, dtype_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,15 +49,6 @@ def check_devices(tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"{', '.join(tensors)} must be on one device; got {came}")
 
 
-def check_projection(X: Tensor, name: str, W: Tensor) -> None:
-    """Require tokens in rows, and a matrix that fits them."""
-    if X.ndim < 2 or W.ndim != 2 or X.shape[-1] != W.shape[0]:
-        raise ValueError(
-            f"X must be (…, T, d_model) and {name} (d_model, d); "
-            f"got X {tuple(X.shape)}, {name} {tuple(W.shape)}"
-        )
-
-
 def check_dropout(dropout_p: object) -> None:
     """Require a probability."""
     if isinstance(dropout_p, bool) or not isinstance(dropout_p, Real):
@@ -86,26 +68,16 @@ def torch_call(
 ) -> Call:
     """Check a call on tensors; `tensors` maps query, key and perhaps value to them."""
     known = check_tensors(tensors)
-    check_flag("is_causal", is_causal)
-    check_flag("enable_gqa", enable_gqa)
     check_dropout(dropout_p)
-    shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
-    batch, group = check_shapes(shapes, enable_gqa=bool(enable_gqa))
-    *_, n_queries, n_features = shapes["query"]
-    n_keys = shapes["key"][-2]
-    call = Call(batch, n_queries, n_keys, checked_scale(scale, n_features), group)
+    mask = None
     if attn_mask is not None:
         check_tensor("attn_mask", attn_mask)
         assert isinstance(attn_mask, Tensor)
-        check_one_mask(True, bool(is_causal))
         check_devices({"query": known["query"], "attn_mask": attn_mask})
-        check_mask(
-            tuple(attn_mask.shape),
-            dtype_name(attn_mask),
-            query_dtype=dtype_name(known["query"]),
-            target=(*batch, n_queries, n_keys),
-        )
-    return call
+        mask = tuple(attn_mask.shape), dtype_name(attn_mask)
+    shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
+    dtype = dtype_name(known["query"])
+    return checked_call(shapes, dtype, mask, is_causal, scale, enable_gqa)
 
 
 def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:

@@ -122,14 +122,3 @@ def with_column(tensor: Tensor, column: float | Tensor, dtype: torch.dtype) -> T
     wide[..., :-1] = tensor
     wide[..., -1:] = column
     return wide
-
-
-def seen(tensor: Tensor, part: Operand) -> Tensor:
-    """Put zeros for what no query of the tile may see: 0 · NaN is NaN, in gradients too."""
-    return tensor if part is None else tensor.masked_fill(~part.any(-2)[..., None], 0)
-
-
-def blocks(end: int, size: int) -> Iterator[slice]:
-    """Cut 0 … end into blocks; the last one may be shorter."""
-    for start in range(0, end, size):
-        yield slice(start, min(start + size, end))

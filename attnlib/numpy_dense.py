@@ -16,7 +16,15 @@ from __future__ import annotations
 import numpy as np
 
 from attnlib import masks
-from attnlib._checks import HALF, Array, check_array, check_dtypes, numpy_call
+from attnlib._checks import (
+    HALF,
+    Array,
+    beyond,
+    check_array,
+    check_dtypes,
+    check_projection,
+    numpy_call,
+)
 
 
 def _widened(array: Array) -> Array:
@@ -26,8 +34,7 @@ def _widened(array: Array) -> Array:
 
 def _scores(query: Array, key: Array, scale: float) -> Array:
     query, key = _widened(query), _widened(key)
-    limits = np.finfo(query.dtype)
-    if scale and not limits.tiny <= abs(scale) <= limits.max:  # it would be 0 or ∞ there
+    if beyond(scale, np.finfo(query.dtype)):
         query, key = query.astype(np.float64), key.astype(np.float64)
     return np.asarray(np.matmul(query, np.swapaxes(key, -1, -2)) * query.dtype.type(scale))
 
@@ -78,13 +85,6 @@ def _weighted_sum(weights: Array, value: Array, part: Array | None) -> Array:
     return output
 
 
-def _check_projection(X: Array, name: str, W: Array) -> None:
-    if X.ndim < 2 or W.ndim != 2 or X.shape[-1] != W.shape[0]:
-        raise ValueError(
-            f"X must be (…, T, d_model) and {name} (d_model, d); got X {X.shape}, {name} {W.shape}"
-        )
-
-
 def project(X: Array, W: Array) -> Array:
     """Give X W: each token (row) of X, mapped by the same matrix.
 
@@ -98,7 +98,7 @@ def project(X: Array, W: Array) -> Array:
     check_array("X", X)
     check_array("W", W)
     check_dtypes({"X": X.dtype.name, "W": W.dtype.name})
-    _check_projection(X, "W", W)
+    check_projection(X.shape, "W", W.shape)
     with np.errstate(all="ignore"):
         return np.asarray(np.matmul(_widened(X), _widened(W)).astype(X.dtype))
 
@@ -259,7 +259,7 @@ def self_attention(
         check_array(name, array)
     check_dtypes({"X": X.dtype.name} | {name: W.dtype.name for name, W in matrices.items()})
     for name, W in matrices.items():
-        _check_projection(X, name, W)
+        check_projection(X.shape, name, W.shape)
     # Wide from the projections on, so that half precision is rounded once, at the end.
     query, key, value = (project(_widened(X), _widened(W)) for W in matrices.values())
     if attn_mask is not None:

@@ -19,15 +19,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib._checks import broadcast_shapes, check_no_dropout, checked_scale
+from attnlib._checks import (
+    beyond,
+    broadcast_shapes,
+    check_no_dropout,
+    checked_count,
+    checked_scale,
+)
 from attnlib._torch_checks import as_autocast_does, torch_call
-from attnlib._torch_tiles import Operand, Tiles, blocks, cut, heads, seen, with_column
+from attnlib._torch_tiles import Operand, Tiles, cut, heads, with_column
+from attnlib.numpy_blockwise import _blocks
+from attnlib.torch_dense import HALF, _seen
 
-HALF = (torch.float16, torch.bfloat16)
 # A power of the largest score may grow to 2²⁰ before its row is scaled down.
 _LARGEST = 20.0
 
@@ -44,15 +50,15 @@ def _attend(
     dtype = output.dtype
     end = tiles.end(slice(0, query.shape[1]), key.shape[1])
     key, value = with_column(key[:, :end], 1, dtype), value[:, :end].to(dtype)
-    for rows in blocks(query.shape[1], block_q):
+    for rows in _blocks(query.shape[1], block_q):
         own = with_column(query[:, rows].to(dtype) * tiles.before, 0, dtype)
         total = own.new_zeros(*own.shape[:2], value.shape[-1])
         here, sums = own.new_zeros(2, *own.shape[:2], 1)
         limit = torch.full_like(sums, -math.inf)  # a row's first score is beyond it
         apart = False
-        for columns in blocks(tiles.end(rows, key.shape[1]), block_k):
+        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
             mask, part = tiles.part(rows, columns)
-            scores = tiles.scores(own, seen(key[:, columns], part), rows, columns, mask, part)
+            scores = tiles.scores(own, _seen(key[:, columns], part), rows, columns, mask, part)
             if apart:
                 scores.sub_(here)
             highest = scores.amax(-1, keepdim=True)
@@ -70,7 +76,7 @@ def _attend(
                 own[..., -1:] = 0 if apart else here / -tiles.after
             tiles.power(scores, out=scores)
             sums.add_(scores.sum(-1, keepdim=True))
-            total.baddbmm_(scores, seen(value[:, columns], part))
+            total.baddbmm_(scores, _seen(value[:, columns], part))
         output[:, rows] = total.div_(sums).masked_fill_(sums == 0, 0)
         shift[:, rows], row_sum[:, rows] = here, sums
 
@@ -84,7 +90,7 @@ def _differentiate(
     dtype = output.dtype
     end = tiles.end(slice(0, query.shape[1]), key.shape[1])
     key, value = (with_column(x[:, :end], 1, dtype) for x in (key, value))
-    for rows in blocks(query.shape[1], block_q):
+    for rows in _blocks(query.shape[1], block_q):
         here, sums = shift[:, rows], row_sum[:, rows]
         own = query[:, rows].to(dtype) * tiles.before
         apart = tiles.apart(here)
@@ -93,9 +99,9 @@ def _differentiate(
         upstream = with_column(d_output[:, rows], -delta, dtype)
         upstream = upstream.div_(sums).masked_fill_(sums == 0, 0)  # not the weights: they are more
         above = upstream[..., :-1].contiguous()
-        for columns in blocks(tiles.end(rows, key.shape[1]), block_k):
+        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
             mask, part = tiles.part(rows, columns)
-            keys, values = seen(key[:, columns], part), seen(value[:, columns], part)
+            keys, values = _seen(key[:, columns], part), _seen(value[:, columns], part)
             weights = tiles.scores(shifted, keys, rows, columns, mask, part)
             if apart:
                 weights.sub_(here)
@@ -118,10 +124,7 @@ def _differentiate(
 def _computing(dtype: torch.dtype, scale: float | None) -> torch.dtype:
     """Give the dtype that sums are kept in."""
     wide = torch.float32 if dtype in HALF else dtype
-    limits = torch.finfo(wide)
-    if scale and not limits.tiny <= abs(scale) <= limits.max:  # it would be 0 or ∞ there
-        return torch.float64
-    return wide
+    return torch.float64 if scale and beyond(scale, torch.finfo(wide)) else wide
 
 
 def _sizes(
@@ -283,15 +286,9 @@ def _gradients(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: object) -> tuple[O
 _forward.register_autograd(_gradients, setup_context=_remember)
 
 
-def _checked_block(name: str, size: object) -> int | None:
+def _checked_block(name: str, size: Any) -> int | None:
     """Give the length of a block; None where it is to be chosen."""
-    if size is None:
-        return None
-    if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, np.integer)):
-        raise TypeError(f"{name} must be None or an integer; got {size!r}")
-    if size < 1:
-        raise ValueError(f"{name} must be at least 1; got {size}")
-    return int(size)
+    return None if size is None else checked_count(name, size, least=1)
 
 
 @as_autocast_does

@@ -21,8 +21,8 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import Call
-from attnlib._torch_checks import as_autocast_does, check_projection, check_tensors, torch_call
+from attnlib._checks import Call, beyond, check_projection
+from attnlib._torch_checks import as_autocast_does, check_tensors, torch_call
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -33,8 +33,7 @@ def _widened(tensor: Tensor) -> Tensor:
 
 def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
     query, key = _widened(query), _widened(key)
-    limits = torch.finfo(query.dtype)
-    if scale and not limits.tiny <= abs(scale) <= limits.max:  # it would be 0 or ∞ there
+    if beyond(scale, torch.finfo(query.dtype)):
         query, key = query.double(), key.double()
     if abs(scale) > 1:  # a large query times a large scale could be ∞ on the way
         return torch.matmul(query, key.mT) * scale
@@ -155,7 +154,7 @@ def project(X: Tensor, W: Tensor) -> Tensor:
     tensor([[21.,  2.]])
     """
     check_tensors({"X": X, "W": W})
-    check_projection(X, "W", W)
+    check_projection(tuple(X.shape), "W", tuple(W.shape))
     return torch.matmul(_widened(X), _widened(W)).to(X.dtype)
 
 
@@ -332,7 +331,7 @@ def self_attention(
     matrices = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
     check_tensors({"X": X} | matrices)
     for name, W in matrices.items():
-        check_projection(X, name, W)
+        check_projection(tuple(X.shape), name, tuple(W.shape))
     # Wide from the projections on, so that half precision is rounded once, at the end.
     query, key, value = (torch.matmul(_widened(X), _widened(W)) for W in matrices.values())
     if attn_mask is not None and isinstance(attn_mask, Tensor) and attn_mask.dtype == X.dtype:

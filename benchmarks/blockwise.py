@@ -4,31 +4,26 @@
 
 Each row is one form, dtype, shape and pass. `ratio` is its time by that of torch's own kernel,
 `to_products` by that of the bare matrix products on the same tiles, which nothing can undercut.
-Both are medians over pairs that run in turns (`benchmarks.ratios.compare`). The memory rows are
+Both are medians over pairs that run in turns (`benchmarks.timing.compare`). The memory rows are
 measured in fresh processes (`benchmarks.memory`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as torch_attention
 
-from attnlib import torch_blockwise, torch_dense
+from attnlib import implementations, torch_blockwise
 from benchmarks.memory import in_a_fresh_process
-from benchmarks.ratios import RESULTS, call, compare, machine
+from benchmarks.timing import RESULTS, call, compare, machine, store
 
-FORMS: dict[str, Callable[..., Tensor]] = {
-    "torch_blockwise": torch_blockwise.scaled_dot_product_attention,
-    "torch_dense": torch_dense.scaled_dot_product_attention,
-}
+FORMS = ("torch_blockwise", "torch_dense")
 
 # More pairs where a call is short, so that each length takes about as long.
 PAIRS = {512: 21, 1024: 21, 2048: 9, 4096: 5, 8192: 3}
@@ -100,7 +95,7 @@ def measured(case: Case, repeats: int) -> dict[str, object]:
     kind = getattr(torch, case.dtype)
     tensors = [torch.randn(shape).to(kind).requires_grad_(case.backward) for _ in range(3)]
     upstream = torch.randn(shape).to(kind)
-    ours = call(FORMS[case.form], tensors, upstream, case.is_causal)
+    ours = call(implementations()[case.form], tensors, upstream, case.is_causal)
     theirs = call(torch_attention, tensors, upstream, case.is_causal)
     row = asdict(case) | asdict(compare(ours, theirs, repeats))
     row["to_products"] = None
@@ -172,9 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
         "means": means,
         "memory": memory,
     }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    print(f"Stored in {options.output}")
+    store(result, options.output)
 
 
 if __name__ == "__main__":

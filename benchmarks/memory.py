@@ -1,6 +1,6 @@
 """How much memory one call takes beyond its inputs and results, in a process of its own.
 
-    python -m benchmarks.memory torch_blockwise --tokens 32768 --features 64 [--causal] [--backward]
+    python -m benchmarks.memory torch_blockwise --tokens 32768 --features 64 [--causal]
 
 Linux counts the most memory that a process has held, and can start the count anew. It starts when
 inputs, output and gradients lie in memory; what it has grown by after the call, the call needed
@@ -31,32 +31,29 @@ def most_held() -> int:
     return 1024 * int(next(s for s in status.splitlines() if s.startswith("VmHWM")).split()[1])
 
 
-def extra_bytes(name: str, n_tokens: int, n_features: int, is_causal: bool, backward: bool) -> int:
-    """Give the bytes that one call holds at its worst, beyond inputs, output and gradients."""
+def extra_bytes(name: str, n_tokens: int, n_features: int, is_causal: bool) -> int:
+    """Give the bytes that forward and backward hold at their worst, beyond inputs and results."""
     attend = implementations()[name]
 
-    def run(length: int) -> None:
+    def growth(length: int) -> int:
         shape = (1, 1, length, n_features)
-        tensors = [torch.randn(shape, requires_grad=backward) for _ in range(3)]
+        tensors = [torch.randn(shape, requires_grad=True) for _ in range(3)]
         upstream = torch.randn(shape)
         # Room for the output and the gradients, held before and let go when they come.
-        room = [torch.ones(shape) for _ in range(4 if backward else 1)]
+        room = [torch.ones(shape) for _ in range(4)]
         start_count()
-        before.append(most_held())
+        before = most_held()
         del room
-        output = attend(*tensors, is_causal=is_causal)
-        if backward:
-            torch.autograd.grad(output, tensors, upstream)
+        torch.autograd.grad(attend(*tensors, is_causal=is_causal), tensors, upstream)
+        return most_held() - before
 
-    before: list[int] = []
-    run(64)  # libraries load, thread pools start
-    run(n_tokens)
-    return most_held() - before[-1]
+    growth(64)  # libraries load, thread pools start
+    return growth(n_tokens)
 
 
 def in_a_fresh_process(name: str, n_tokens: int, n_features: int, is_causal: bool) -> int:
     """Measure forward and backward in a new process, so that nothing earlier counts."""
-    command = [sys.executable, "-m", "benchmarks.memory", name, "--backward"]
+    command = [sys.executable, "-m", "benchmarks.memory", name]
     command += ["--tokens", str(n_tokens), "--features", str(n_features)]
     command += ["--causal"] if is_causal else []
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -70,11 +67,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--causal", action="store_true")
-    parser.add_argument("--backward", action="store_true")
     options = parser.parse_args()
-    found = extra_bytes(
-        options.name, options.tokens, options.features, options.causal, options.backward
-    )
+    found = extra_bytes(options.name, options.tokens, options.features, options.causal)
     print(json.dumps({"extra_bytes": found}))
 
 

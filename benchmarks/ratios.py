@@ -2,109 +2,24 @@
 
     python -m benchmarks.ratios [--lengths 512 1024 2048] [--repeats 31] [--output FILE]
 
-Both sides run in pairs, A B B A A B …, so that a machine that slows down slows both. A ratio is
-the median of a pair's ratios. Results go to benchmarks/results/.
+How a ratio is measured says `benchmarks.timing`.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as torch_attention
 
 from attnlib import torch_dense
+from benchmarks.timing import RESULTS, call, compare, machine, store
 
-RESULTS = Path(__file__).parent / "results"
 HEADS, FEATURES = 8, 64
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Seconds of two functions, and how they compare."""
-
-    ratio: float  # ours / theirs, the median over the pairs
-    ratio_low: float  # its quartiles
-    ratio_high: float
-    ours: float  # medians, in seconds
-    theirs: float
-    pairs: int
-
-
-def compare(
-    ours: Callable[[], object],
-    theirs: Callable[[], object],
-    repeats: int = 31,
-    warm_up: int = 2,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Comparison:
-    """Time two functions in pairs, every second pair the other way round."""
-    if repeats < 2:
-        raise ValueError(f"repeats must be at least 2; got {repeats}")
-
-    def seconds(function: Callable[[], object]) -> float:
-        start = clock()
-        function()
-        return clock() - start
-
-    for _ in range(warm_up):
-        ours()
-        theirs()
-    pairs = []
-    for place in range(repeats):
-        if place % 2 == 0:
-            first = seconds(ours)
-            pairs.append((first, seconds(theirs)))
-        else:
-            first = seconds(theirs)
-            pairs.append((seconds(ours), first))
-    ratios = [a / b for a, b in pairs]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return Comparison(statistics.median(ratios), low, high, own, other, repeats)
-
-
-def machine() -> dict[str, object]:
-    """Give what a time means nothing without."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].partition(": ")[2] if names else cpu
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }
-
-
-def call(
-    attend: Callable[..., Tensor], tensors: list[Tensor], upstream: Tensor, is_causal: bool
-) -> Callable[[], object]:
-    """Give a function that runs attention, and its backward where the tensors want gradients."""
-
-    def run() -> object:
-        output = attend(*tensors, is_causal=is_causal)
-        return torch.autograd.grad(output, tensors, upstream) if output.requires_grad else output
-
-    return run
 
 
 def math_attention(*tensors: Tensor, is_causal: bool) -> Tensor:
@@ -156,9 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         "machine": about,
         "rows": measure(options.lengths, options.repeats),
     }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    print(f"Stored in {options.output}")
+    store(result, options.output)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import blockwise, memory, ratios
+from benchmarks import blockwise, memory, ratios, timing
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 
 def test_pairs_take_turns_and_the_warm_up_does_not_count() -> None:
     clock = Clock()
-    found = ratios.compare(
+    found = timing.compare(
         lambda: clock.run("A", 100.0, 3.0, 3.0, 6.0),
         lambda: clock.run("B", 100.0, 2.0, 2.0, 2.0),
         repeats=3,
@@ -34,14 +34,14 @@ def test_pairs_take_turns_and_the_warm_up_does_not_count() -> None:
         clock=clock,
     )
     assert clock.order == "AB" + "AB" + "BA" + "AB"
-    assert found == ratios.Comparison(1.5, 1.5, 2.25, 3.0, 2.0, 3)
+    assert found == timing.Comparison(1.5, 1.5, 2.25, 3.0, 2.0, 3)
 
 
 def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
     clock = Clock()
     ours = [3.0 * 2**place for place in range(8)]
     theirs = [2.0 * 2**place for place in range(8)]
-    found = ratios.compare(
+    found = timing.compare(
         lambda: clock.run("A", *ours), lambda: clock.run("B", *theirs), 8, 0, clock
     )
     assert (found.ratio_low, found.ratio, found.ratio_high) == (1.5, 1.5, 1.5)
@@ -49,7 +49,7 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
 
 def test_one_pair_has_no_spread() -> None:
     with pytest.raises(ValueError, match="repeats must be at least 2; got 1"):
-        ratios.compare(lambda: None, lambda: None, repeats=1)
+        timing.compare(lambda: None, lambda: None, repeats=1)
 
 
 ROW = {"n_tokens", "is_causal", "backward", "ratio", "ratio_low", "ratio_high", "ours", "theirs",
@@ -73,7 +73,7 @@ def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_stored_results_are_complete() -> None:
-    complete(json.loads((ratios.RESULTS / "torch_dense.json").read_text()))
+    complete(json.loads((timing.RESULTS / "torch_dense.json").read_text()))
 
 
 def complete_table(result: dict[str, object]) -> None:
@@ -89,7 +89,7 @@ def complete_table(result: dict[str, object]) -> None:
 
 
 def test_the_stored_table_has_every_case() -> None:
-    result = json.loads((ratios.RESULTS / "blockwise.json").read_text())
+    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
     complete_table(result)
     keys = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
     stored = [tuple(row[key] for key in keys) for row in result["rows"]]
@@ -99,7 +99,7 @@ def test_the_stored_table_has_every_case() -> None:
 def test_one_row_of_the_table() -> None:
     case = blockwise.Case("torch_blockwise", "float32", 7, 3, 2, True, True)
     row = blockwise.measured(case, repeats=2)
-    complete_table({"what": "", "machine": ratios.machine(), "rows": [row],
+    complete_table({"what": "", "machine": timing.machine(), "rows": [row],
                     "means": blockwise.geometric_means([row]), "memory": []})  # fmt: skip
     assert blockwise.geometric_means([row]) == {
         "float32, forward + backward": pytest.approx(row["ratio"])

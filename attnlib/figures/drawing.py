@@ -63,6 +63,11 @@ def text(x: float, y: float, words: str, **attributes: Any) -> str:
     return tag("text", escape(words, quote=False), x=x, y=y, **style)
 
 
+def line(x1: float, y1: float, x2: float, y2: float, name: str, dash: str | None = None) -> str:
+    """A line in a named colour, dashed where a dash is given."""
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour(name), stroke_dasharray=dash)
+
+
 @dataclass(frozen=True)
 class Drawing:
     """An SVG with its words: shown by Jupyter, Colab and the book, and readable aloud.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, number, tag, text
-from attnlib.figures.matrices import heatmap
+from attnlib.figures.drawing import Drawing, colour, line, number, tag, text
+from attnlib.figures.matrices import _heatmap
 
 # A head is known by its number; colour and dash of its lines say it again.
 LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3"))
@@ -27,13 +26,10 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
         raise ValueError(f"expected weights (h, {len(tokens)}, {len(tokens)}), came {table.shape}")
     x, tall, body, words = 0.0, 0.0, [], []
     for index, one in enumerate(table):
-        drawing = heatmap(one, name=f"head {index}", rows=tokens, columns=tokens, limit=1.0)
-        size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawing.svg)
-        assert size
-        inner = drawing.svg[drawing.svg.index(">") + 1 : -len("</svg>")]
+        inner, width, height, alt = _heatmap(one, f"head {index}", tokens, tokens, limit=1.0)
         body.append(tag("g", inner, transform=f"translate({number(x)} 0)"))
-        x, tall = x + float(size[1]) + 20, max(tall, float(size[2]))
-        words.append(drawing.alt)
+        x, tall = x + width + 20, max(tall, height)
+        words.append(alt)
     return Drawing.from_elements("".join(body), x - 20, tall, " ".join(words))
 
 
@@ -45,9 +41,7 @@ def _box(x: float, y: float, width: float, height: float, name: str = "blue") ->
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, head: int | None = None) -> str:
-    name, dash = ("muted", None) if head is None else LOOKS[head]
-    stroke = colour(name)
-    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_dasharray=dash)
+    return line(x1, y1, x2, y2, *(("muted", None) if head is None else LOOKS[head]))
 
 
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> Drawing:
@@ -91,8 +85,8 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     for head, x in enumerate(heads):
         boxes.append(_box(x, top["head"], 112, 106, LOOKS[head][0]))
         boxes.append(text(x, top["head"] + 21, f"head {head}", font_weight="600"))
-        for line, words in enumerate(rows):
-            boxes.append(text(x, top["head"] + 41 + 19 * line, words, fill=colour("muted")))
+        for row, words in enumerate(rows):
+            boxes.append(text(x, top["head"] + 41 + 19 * row, words, fill=colour("muted")))
         lines.append(_line(x, top["head"] + 106, joined[head], top["join"], head))
     end = top["join"] + 26
     lines.append(_line(left, end, left, end + 40))

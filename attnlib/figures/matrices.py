@@ -29,7 +29,7 @@ def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
     return labels
 
 
-def _show(value: float, digits: int) -> str:
+def _show(value: float, digits: int = 2) -> str:
     shown = f"{value:.{digits}f}".replace("-", "−")
     return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
 
@@ -80,7 +80,21 @@ def heatmap(
 
     Raises: `ValueError` for anything but a non-empty matrix, or a wrong number of labels.
     """
-    table = _table(values)
+    titles = (row_title, column_title)
+    return Drawing.from_elements(*_heatmap(values, name, rows, columns, titles, limit, digits))
+
+
+def _heatmap(
+    values: ArrayLike,
+    name: str,
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    titles: tuple[str, str] = ("query i asks", "key j answers"),
+    limit: float | None = None,
+    digits: int = 2,
+) -> tuple[str, float, float, str]:
+    """The elements of a heatmap, its width and height, and its words."""
+    table, (row_title, column_title) = _table(values), titles
     n_rows, n_columns = table.shape
     row_labels = _labels(rows, n_rows, "")
     column_labels = _labels(columns, n_columns, "")
@@ -111,9 +125,7 @@ def heatmap(
         f"{name}, {n_rows} by {n_columns}; rows: {row_title}, columns: {column_title} "
         f"({', '.join(column_labels)}). " + "; ".join(lines) + "."
     )
-    return Drawing.from_elements(
-        "".join(body), left + n_columns * CELL + 16, top + n_rows * CELL + 14, alt
-    )
+    return "".join(body), left + n_columns * CELL + 16, top + n_rows * CELL + 14, alt
 
 
 def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Drawing:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlib.figures.drawing import Drawing, colour, number, tag, text
+from attnlib.figures.matrices import _table
 
 CELL = 18.0
 
@@ -28,9 +29,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
 
     Raises: `ValueError` for anything but a non-empty matrix with entries from -1 to 1.
     """
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or table.size == 0:
-        raise ValueError(f"expected a matrix with at least one entry, came shape {table.shape}")
+    table = _table(values)
     if not np.all(np.abs(table) <= 1.0):
         raise ValueError(f"expected entries from -1 to 1, came up to {np.max(np.abs(table)):g}")
     n_rows, n_columns = table.shape

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlib import experiments
 from attnlib.figures.charts import SERIES, canvas, powers_axis
-from attnlib.figures.drawing import COLOURS, Drawing, colour, tag, text
+from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
 from attnlib.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
@@ -151,7 +151,7 @@ def scaling_explorer(
         weights = np.stack([softmax(s / divisor(d)) for s, d in zip(raw_scores, d_ks, strict=True)])
         middle = left + panel / 2
         body.append(text(middle, 48, DIVISORS[rule], font_weight="600", font_size=15))
-        body.append(_line(left, base, left + panel, base, "muted"))
+        body.append(line(left, base, left + panel, base, "muted"))
         even = base - tall / n_keys
         for index in range(n_keys):
             name = f"bar-{column}-{index}"
@@ -169,7 +169,7 @@ def scaling_explorer(
                     fill=colour("blue"),
                 )
             )
-        body.append(_line(left, even, left + panel, even, "orange", dashed=True))
+        body.append(line(left, even, left + panel, even, "orange", "5 4"))
         lines = {
             "std": [f"std of scores {a[rule].score_std:.2f}" for a in averages],
             "largest": [f"largest weight {a[rule].largest:.2f}" for a in averages],
@@ -199,8 +199,3 @@ def scaling_explorer(
         labels=tuple(labels),
         table=(tuple(header), *(tuple(row) for row in rows)),
     )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, name: str, *, dashed: bool = False) -> str:
-    dash = "5 4" if dashed else None
-    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour(name), stroke_dasharray=dash)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnlib._checks import Array
 from attnlib.figures.drawing import Drawing, colour, tag, text
+from attnlib.figures.matrices import _show
 from attnlib.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import attention_scores, softmax
 
@@ -37,15 +38,10 @@ COLUMNS = (
 LEFT, TOP, ROW = 8.0, 74.0, 34.0
 
 
-def _number(value: float, digits: int = 2) -> str:
-    shown = f"{value:.{digits}f}"
-    return (shown if float(shown) else shown.lstrip("-")).replace("-", "−")
-
-
 def _vector(entries: ArrayLike, digits: int | None = None) -> str:
     """A vector as text: as short as it is exact, or with `digits` decimals."""
     numbers = np.asarray(entries, dtype=np.float64).tolist()
-    shown = [f"{n:g}" if digits is None else _number(n, digits) for n in numbers]
+    shown = [f"{n:g}" if digits is None else _show(n, digits) for n in numbers]
     return f"({', '.join(shown).replace('-', '−')})"
 
 
@@ -115,10 +111,10 @@ def attention_stepper(
             + text(centres[6], y + 22, _vector(values[j]))
         )
         numbers = {
-            "raw": [_number(raw_scores[t, j]) for t in range(n_tokens)],
-            "score": [_number(scores[t, j]) for t in range(n_tokens)],
-            "exp": [_number(np.exp(scores[t, j])) for t in range(n_tokens)],
-            "weight": [_number(weights[t, j], 3) for t in range(n_tokens)],
+            "raw": [_show(raw_scores[t, j]) for t in range(n_tokens)],
+            "score": [_show(scores[t, j]) for t in range(n_tokens)],
+            "exp": [_show(np.exp(scores[t, j])) for t in range(n_tokens)],
+            "weight": [_show(weights[t, j], 3) for t in range(n_tokens)],
             "share": [_vector(weights[t, j] * values[j], 2) for t in range(n_tokens)],
         }
         for x, (_, _, since, name) in zip(centres, COLUMNS, strict=True):
@@ -144,8 +140,8 @@ def attention_stepper(
     picture = Drawing.from_elements("".join(body), width, bottom + 30, labels[first])
     header = ("query", "key", "q·k", "÷ √dₖ", "exp", "weight a", "a v", "output o")
     rows = [
-        (tokens[t], tokens[j], _number(raw_scores[t, j]), _number(scores[t, j]),
-         _number(np.exp(scores[t, j])), _number(weights[t, j], 3),
+        (tokens[t], tokens[j], _show(raw_scores[t, j]), _show(scores[t, j]),
+         _show(np.exp(scores[t, j])), _show(weights[t, j], 3),
          _vector(weights[t, j] * values[j], 2), _vector(weights[t] @ values, 2))
         for t in range(n_tokens)
         for j in range(n_tokens)
@@ -177,10 +173,10 @@ def _told(
     if step == 6:
         return f"The output is {_vector(weights @ values, 2)}."
     new = {
-        1: [_number(r) for r in raw_scores],
-        2: [_number(s) for s in scores],
-        3: [_number(np.exp(s)) for s in scores],
-        4: [_number(a, 3) for a in weights],
+        1: [_show(r) for r in raw_scores],
+        2: [_show(s) for s in scores],
+        3: [_show(np.exp(s)) for s in scores],
+        4: [_show(a, 3) for a in weights],
         5: [_vector(a * v, 2) for a, v in zip(weights, values, strict=True)],
     }[step]
     return ", ".join(f"{token} {shown}" for token, shown in zip(tokens, new, strict=True)) + "."

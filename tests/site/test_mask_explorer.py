@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlib import masks
-from tests.site.conftest import OpenPage
+from tests.site.conftest import OpenPage, parts, shown
 
 PAGE = "chapters/07_masks"
 N_QUERIES, N_KEYS, SIZES = 5, (3, 5, 8), (0, 1, 2, 3)
@@ -39,37 +39,22 @@ def expected(kind: str, n_keys: int, n: int) -> np.ndarray:
     return mask & masks.padding([n], n_keys)[0, 0] if "padding" in kind else mask
 
 
-def opacities(figure: Any, prefix: str) -> dict[str, str]:
-    """The opacity of every part whose name begins so."""
-    found: dict[str, str] = figure.evaluate(
-        """(figure, prefix) => Object.fromEntries(
-          [...figure.querySelectorAll(`[data-part^="${prefix}"]`)].map(
-            (part) => [part.dataset.part, part.getAttribute("opacity")]))""",
-        prefix,
-    )
-    return found
-
-
-def text(figure: Any, part: str) -> str:
-    return str(figure.locator(f'[data-part="{part}"]').text_content())
-
-
 def assert_shows(figure: Any, kind: str, n_keys: int, n: int) -> None:
     """The ticks, the counts, the controls' values and the label all belong to this mask."""
     mask = expected(kind, n_keys, n)
     wide = np.zeros((N_QUERIES, max(N_KEYS)), dtype=bool)
     wide[:, :n_keys] = mask
-    cells = opacities(figure, "cell-")
+    cells = parts(figure, "cell-", "opacity")
     assert cells == {f"cell-{i}-{j}": str(int(wide[i, j])) for i, j in np.ndindex(wide.shape)}
-    keys = opacities(figure, "key-")
+    keys = parts(figure, "key-", "opacity")
     assert keys == {f"key-{j}": str(int(j < n_keys)) for j in range(max(N_KEYS))}
     empty = [str(i) for i, row in enumerate(mask) if not row.any()]
     for i, row in enumerate(mask):
-        assert text(figure, f"count-{i}") == (str(row.sum()) if row.any() else "empty")
+        assert shown(figure, f"count-{i}") == (str(row.sum()) if row.any() else "empty")
     total = f"{mask.sum()} of {mask.size} pairs take part, {mask.mean():.0%}"
     flagged = f"empty rows: {', '.join(empty) or 'none'}"
-    assert (text(figure, "total"), text(figure, "empty")) == (total, flagged)
-    title = text(figure, "title")
+    assert (shown(figure, "total"), shown(figure, "empty")) == (total, flagged)
+    title = shown(figure, "title")
     assert title.startswith(f"{kind}: ") and title.endswith(", any size") == (kind not in COUNTED)
     assert kind not in COUNTED or title == f"{kind}: {COUNTED[kind].format(n)}"
     label = str(figure.locator("svg").get_attribute("aria-label"))

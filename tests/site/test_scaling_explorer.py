@@ -10,7 +10,7 @@ import pytest
 
 from attnlib import experiments
 from attnlib.numpy_dense import softmax
-from tests.site.conftest import OpenPage
+from tests.site.conftest import OpenPage, shown
 
 D_KS = [2**power for power in range(11)]
 # What one pixel of rounding in the file (one decimal) may hide, as a share of a bar's full height.
@@ -20,10 +20,6 @@ HALF_A_STEP = 0.05 / 140
 @cache
 def rules(d_k: int) -> dict[str, experiments.RuleStatistics]:
     return experiments.scaling_rules(d_k)
-
-
-def shown(figure: Any, part: str) -> str:
-    return str(figure.locator(f'[data-part="{part}"]').text_content())
 
 
 def bar_weights(figure: Any, column: int) -> np.ndarray:

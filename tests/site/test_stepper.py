@@ -8,18 +8,10 @@ import numpy as np
 
 from attnlib import examples
 from attnlib.numpy_dense import softmax
-from tests.site.conftest import OpenPage
+from tests.site.conftest import OpenPage, as_number, shown
 
 PAGE = "chapters/05_output"
 STEPS = ["query", "dot product", "scale", "exponential", "weights", "shares", "output"]
-
-
-def shown(figure: Any, part: str) -> str:
-    return str(figure.locator(f'[data-part="{part}"]').text_content())
-
-
-def as_number(words: str) -> float:
-    return float(words.replace("−", "-"))
 
 
 def assert_shows(figure: Any, t: int, step: int) -> None:

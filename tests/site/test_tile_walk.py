@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.site.conftest import OpenPage
+from tests.site.conftest import OpenPage, as_number, parts, shown
 
 PAGE = "chapters/12_online_softmax"
 KINDS = ("all keys", "causal")
@@ -21,21 +21,6 @@ def numbers() -> tuple[np.ndarray, np.ndarray]:
     return draw.integers(-4, 5, (5, 5)) / 2, draw.integers(-2, 4, 5)
 
 
-def texts(figure: Any, prefix: str) -> dict[str, str]:
-    """The text of every part whose name begins so."""
-    found: dict[str, str] = figure.evaluate(
-        """(figure, prefix) => Object.fromEntries(
-          [...figure.querySelectorAll(`[data-part^="${prefix}"]`)].map(
-            (part) => [part.dataset.part, part.textContent]))""",
-        prefix,
-    )
-    return found
-
-
-def as_number(words: str) -> float:
-    return float(words.replace("−∞", "-inf").replace("−", "-"))
-
-
 def assert_shows(figure: Any, kind: str, step: int) -> None:
     """The rows, the scores held, the marks, the controls' values and the label fit this step."""
     scores, value = numbers()
@@ -48,13 +33,13 @@ def assert_shows(figure: Any, kind: str, step: int) -> None:
         seen, left = scores[i, read[i]], (part[i] & ~read[i]).any()
         row_max = seen.max(initial=-np.inf)
         e = np.exp(seen - row_max)
-        shown = [texts(figure, f"{name}-{i}")[f"{name}-{i}"] for name in COLUMNS]
-        found = [as_number(words) for words in shown[:3]]
+        words = [shown(figure, f"{name}-{i}") for name in COLUMNS]
+        found = [as_number(word) for word in words[:3]]
         assert np.allclose(found, [row_max, e.sum(), e @ value[read[i]]], rtol=0, atol=0.0051)
-        assert (shown[3] == "…") == bool(left)
+        assert (words[3] == "…") == bool(left)
         if not left:
-            assert abs(as_number(shown[3]) - e @ value[read[i]] / e.sum()) < 0.0051
-    held = {name: words for name, words in texts(figure, "score-").items() if words}
+            assert abs(as_number(words[3]) - e @ value[read[i]] / e.sum()) < 0.0051
+    held = {name: words for name, words in parts(figure, "score-").items() if words}
     rows, keys = TILES[step - 1] if step else ([], [])
     if not part[np.ix_(rows, keys)].any():
         rows = []
@@ -71,7 +56,7 @@ def assert_shows(figure: Any, kind: str, step: int) -> None:
     assert figure.locator("output").text_content() == (str(step) if step else "start")
     label = str(figure.locator("svg").get_attribute("aria-label"))
     assert label.startswith(f"{kind}, tile {step} of 9" if step else f"{kind}: before the first")
-    assert label.startswith(texts(figure, "title")["title"])
+    assert label.startswith(shown(figure, "title"))
 
 
 def test_keyboard_takes_the_walk_through_all_its_steps(open_page: OpenPage) -> None:
