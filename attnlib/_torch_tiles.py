@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from attnlib.torch_dense import _seen
+
 Operand = Tensor | None
 
 
@@ -29,7 +31,8 @@ def heads(
         level = [x if x is None else x.unsqueeze(-3) for x in level]
         batch = (*batch, 1)
     else:
-        level = [x if x is None else x.movedim(along, -3) for x in level]
+        if along != rank - 1:
+            level = [x if x is None else x.movedim(along, -3) for x in level]
         batch = (*batch[:along], *batch[along + 1 :], batch[along])
     for place in itertools.product(*map(range, batch[:-1])):
         here = [
@@ -47,10 +50,11 @@ class Tiles:
 
     Powers of 2 take half the time of powers of e, so without a mask scores are in units of log 2.
     A mask may hold the least number there is, which must not become -∞.
+    No tile of all its heads has more than `room` scores.
     """
 
-    def __init__(self, mask: Operand, is_causal: bool, scale: float) -> None:
-        self.mask, self.is_causal = mask, is_causal
+    def __init__(self, mask: Operand, is_causal: bool, scale: float, room: int) -> None:
+        self.mask, self.is_causal, self.room = mask, is_causal, room
         self.unit, self.power = (math.log(2), torch.exp2) if mask is None else (1.0, torch.exp)
         # A large query times a large scale could be ∞ on the way.
         factor = scale / self.unit
@@ -58,16 +62,19 @@ class Tiles:
         self.memory: dict[str, Tensor] = {}
         self.futures: dict[tuple[int, int, int], Tensor] = {}
 
-    def apart(self, shift: Tensor) -> bool:
-        """Whether to subtract the shift after the product: inside, a large one costs digits."""
-        return self.mask is not None or shift.is_cuda or bool((shift.abs() > 1024).any())
+    def shifted(self, query: Tensor, shift: Tensor) -> tuple[Tensor, bool]:
+        """Give the queries with the shift as a column, and whether to subtract it afterwards.
+
+        Inside the product a large shift costs digits: then the column holds zeros.
+        """
+        apart = self.mask is not None or shift.is_cuda or bool((shift.abs() > 1024).any())
+        return with_column(query, 0 if apart else shift / -self.after), apart
 
     def buffer(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """Give memory for a tile, the same one again and again."""
-        size = math.prod(shape)
-        if name not in self.memory or self.memory[name].numel() < size:
-            self.memory[name] = like.new_empty(size)
-        return self.memory[name][:size].view(shape)
+        """Give memory for a tile, the same one again and again: fresh memory is slow."""
+        if name not in self.memory:
+            self.memory[name] = like.new_empty(self.room)
+        return self.memory[name][: math.prod(shape)].view(shape)
 
     def end(self, rows: slice, n_keys: int) -> int:
         """Give where the keys end that some of these rows may see."""
@@ -93,10 +100,18 @@ class Tiles:
             if mask.dtype != torch.bool:
                 scores.add_(mask)
             scores.masked_fill_(~part, -math.inf)
-        first = max(columns.start, rows.start + 1)  # the first key that some row must not see
-        if self.is_causal and first < columns.stop:
+        if self.is_causal and rows.start + 1 < columns.stop:  # some row must not see some key
+            first = max(columns.start, rows.start)
             self.hide(scores[..., first - columns.start :], rows.start - first)
         return scores
+
+    def scores_and_values(
+        self, query: Tensor, key: Tensor, value: Tensor, rows: slice, columns: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Give the scores of a tile, and the values that they go with."""
+        mask, part = self.part(rows, columns)
+        scores = self.scores(query, _seen(key[:, columns], part), rows, columns, mask, part)
+        return scores, _seen(value[:, columns], part)
 
     def hide(self, scores: Tensor, diagonal: int) -> None:
         """Put -∞ above the diagonal: first 0, of whatever was there, then the sum with -∞."""
@@ -114,11 +129,9 @@ def cut(mask: Tensor, rows: slice, columns: slice) -> Tensor:
     ]
 
 
-def with_column(tensor: Tensor, column: float | Tensor, dtype: torch.dtype) -> Tensor:
+def with_column(tensor: Tensor, column: float | Tensor) -> Tensor:
     """Add a column, which takes a number for each row into a product."""
-    wide = torch.empty(
-        (*tensor.shape[:-1], tensor.shape[-1] + 1), dtype=dtype, device=tensor.device
-    )
+    wide = tensor.new_empty((*tensor.shape[:-1], tensor.shape[-1] + 1))
     wide[..., :-1] = tensor
     wide[..., -1:] = column
     return wide

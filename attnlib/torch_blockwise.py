@@ -44,21 +44,29 @@ def _attend(
 ) -> None:  # fmt: skip
     """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads.
 
-    A row's scores are taken relative to `shift`, which the last column of query and key brings
-    into the product. It is near the largest score so far, and moves only where it must.
+    A row's scores are taken relative to `shift`, at first the largest score of its first block.
+    Where more blocks follow, the last column of query and key brings it into the product, and it
+    moves only where it must.
     """
     dtype = output.dtype
     end = tiles.end(slice(0, query.shape[1]), key.shape[1])
-    key, value = with_column(key[:, :end], 1, dtype), value[:, :end].to(dtype)
+    query = query.to(dtype) * tiles.before
+    key, value = key[:, :end].to(dtype), value[:, :end].to(dtype)
+    longer = with_column(key, 1) if end > block_k else key
     for rows in _blocks(query.shape[1], block_q):
-        own = with_column(query[:, rows].to(dtype) * tiles.before, 0, dtype)
-        total = own.new_zeros(*own.shape[:2], value.shape[-1])
-        here, sums = own.new_zeros(2, *own.shape[:2], 1)
-        limit = torch.full_like(sums, -math.inf)  # a row's first score is beyond it
-        apart = False
-        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
-            mask, part = tiles.part(rows, columns)
-            scores = tiles.scores(own, _seen(key[:, columns], part), rows, columns, mask, part)
+        own, total, here, sums = (x[:, rows] for x in (query, output, shift, row_sum))
+        first, *others = _blocks(tiles.end(rows, end), block_k)
+        scores, values = tiles.scores_and_values(own, key, value, rows, first)
+        torch.amax(scores, -1, keepdim=True, out=here)
+        limit = torch.where(here == -math.inf, here, _LARGEST) if others else here
+        here.nan_to_num_(math.nan, math.inf, 0)  # a row that has seen no key: subtract 0, not -∞
+        tiles.power(scores.sub_(here), out=scores)
+        torch.sum(scores, -1, keepdim=True, out=sums)
+        torch.bmm(scores, values, out=total)
+        if others:
+            own, apart = tiles.shifted(own, here)
+        for columns in others:
+            scores, values = tiles.scores_and_values(own, longer, value, rows, columns)
             if apart:
                 scores.sub_(here)
             highest = scores.amax(-1, keepdim=True)
@@ -72,13 +80,14 @@ def _attend(
                 total.mul_(shrink)
                 here.add_(step)
                 limit.masked_fill_(beyond, _LARGEST)
-                apart = tiles.apart(here)
-                own[..., -1:] = 0 if apart else here / -tiles.after
+                own, apart = tiles.shifted(own[..., :-1], here)
             tiles.power(scores, out=scores)
             sums.add_(scores.sum(-1, keepdim=True))
-            total.baddbmm_(scores, _seen(value[:, columns], part))
-        output[:, rows] = total.div_(sums).masked_fill_(sums == 0, 0)
-        shift[:, rows], row_sum[:, rows] = here, sums
+            total.baddbmm_(scores, values)
+        total.div_(sums)
+    empty = row_sum == 0
+    if query.is_cuda or bool(empty.any()):
+        output.masked_fill_(empty, 0)
 
 
 def _differentiate(
@@ -89,14 +98,13 @@ def _differentiate(
     """Add to the gradients of some heads what they have for them."""
     dtype = output.dtype
     end = tiles.end(slice(0, query.shape[1]), key.shape[1])
-    key, value = (with_column(x[:, :end], 1, dtype) for x in (key, value))
+    key, value = (with_column(x[:, :end].to(dtype), 1) for x in (key, value))
     for rows in _blocks(query.shape[1], block_q):
         here, sums = shift[:, rows], row_sum[:, rows]
         own = query[:, rows].to(dtype) * tiles.before
-        apart = tiles.apart(here)
-        shifted = with_column(own, 0 if apart else here / -tiles.after, dtype)
+        shifted, apart = tiles.shifted(own, here)
         delta = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
-        upstream = with_column(d_output[:, rows], -delta, dtype)
+        upstream = with_column(d_output[:, rows].to(dtype), -delta)
         upstream = upstream.div_(sums).masked_fill_(sums == 0, 0)  # not the weights: they are more
         above = upstream[..., :-1].contiguous()
         for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
@@ -132,18 +140,18 @@ def _sizes(
 ) -> tuple[int, int, int]:
     """Give the lengths of the blocks, and how many heads to take together.
 
-    A tile should stay in a core's cache. Shorter blocks waste less at the diagonal.
+    Heads together give every core tiles of its own. Few queries waste less at the diagonal of a
+    causal mask, and then many keys make up for it; each row's first block costs less than others.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
     if query.is_cuda:
-        chosen, room = (1024, 1024), 2**24
-    elif is_causal and n_queries <= 1024:
-        chosen, room = (128, 256), 2**17
+        chosen, room, least = (1024, 1024), 2**24, 1
     else:
-        chosen, room = (512, 512), 2**17
-    block_q = min(block_q or chosen[0], n_queries)
-    block_k = min(block_k or chosen[1], n_keys)
-    return block_q, block_k, max(1, room // (block_q * block_k))
+        causal = (128 if n_queries <= 1024 else 256, 8192)
+        chosen, room, least = causal if is_causal else (1024, 1024), 2**19, torch.get_num_threads()
+    block_q = min(block_q or chosen[0], max(1, n_queries))
+    block_k = min(block_k or chosen[1], max(1, n_keys))
+    return block_q, block_k, max(least, room // (block_q * block_k))
 
 
 def _grouped(
@@ -188,8 +196,9 @@ def _forward(
     ]  # fmt: skip
     if group > 1:
         operands = _grouped(group, *operands)
-    tiles = Tiles(attn_mask, is_causal, checked_scale(scale, query.shape[-1]))
     *sizes, together = _sizes(query, key, is_causal, block_q, block_k)
+    factor = checked_scale(scale, query.shape[-1])
+    tiles = Tiles(attn_mask, is_causal, factor, together * math.prod(sizes))
     with torch.autocast(query.device.type, enabled=False):
         for q, k, v, tiles.mask, *results in heads(_batch(operands), operands, together):
             _attend(tiles, q, k, v, *results, *sizes)  # type: ignore[arg-type]
@@ -211,14 +220,14 @@ def _backward(
         for x, need in zip(inputs, needed, strict=True)
     ]
     factor = checked_scale(scale, query.shape[-1])
-    tiles = Tiles(attn_mask, is_causal, factor)
+    *sizes, together = _sizes(query, key, is_causal, block_q, block_k)
+    tiles = Tiles(attn_mask, is_causal, factor, together * math.prod(sizes))
     if shift.numel() and key.shape[-2]:
         columns = (x[..., None] for x in (shift, row_sum, d_lse))
         operands: list[Operand] = [*inputs, output, d_output, *columns]
         sums: list[Operand] = [*gradients]
         if group > 1:
             operands, sums = _grouped(group, *operands), _grouped(group, *sums)
-        *sizes, together = _sizes(query, key, is_causal, block_q, block_k)
         with torch.autocast(query.device.type, enabled=False):
             for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
                 _differentiate(tiles, q, k, v, *rest, *sizes)  # type: ignore[arg-type]
@@ -291,7 +300,6 @@ def _checked_block(name: str, size: Any) -> int | None:
     return None if size is None else checked_count(name, size, least=1)
 
 
-@as_autocast_does
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
