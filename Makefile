@@ -7,7 +7,7 @@ NOTEBOOKS ?= chapters/*.ipynb
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test format notebooks images bench repository clean distclean FORCE
+.PHONY: help book serve test format notebooks images bench bench-gpu repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -113,6 +113,9 @@ images: $(ENVIRONMENT) ## store the figures' reference images again, then look a
 bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ratios
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.blockwise
+
+bench-gpu: $(ENVIRONMENT) ## the same on a CUDA GPU, beside torch's kernels (needs a torch with CUDA in .venv)
+	@$(BIN)/python -m benchmarks.gpu
 
 # -- housekeeping ----------------------------------------------------------------------------------
 

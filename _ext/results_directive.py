@@ -1,7 +1,8 @@
 """`{results} name part`: what a benchmark has stored, as a table or a picture.
 
 The parts are those of `benchmarks/results/<name>.json`: machine, means, rows, memory, and `ratios`
-and `bytes`, which draw rows and memory. So no measured number is typed into a page.
+and `bytes`, which draw rows and memory; `rates` are the rows of a GPU. So no measured number is
+typed into a page. Where a result may be missing, the directive's content is shown in its stead.
 """
 
 from __future__ import annotations
@@ -122,6 +123,26 @@ def bytes_(result: dict[str, Any]) -> nodes.Node:
     )
 
 
+def rates(result: dict[str, Any]) -> nodes.Node:
+    """Give the rows of a GPU: speed, its share of a large matrix product's, ratios to torch."""
+    peers = list(dict.fromkeys(peer for row in result["rows"] for peer in row.get("ratios", ())))
+    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "share of a product's"]
+    rows = []
+    for row in result["rows"]:
+        keys = "causal" if row["is_causal"] else "all"
+        passed = "backward" if row["backward"] else "forward"
+        case = [row["form"], str(row["n_tokens"]), str(row["n_features"]), keys, passed]
+        if "tflops" in row:
+            share = row["tflops"] / result["peak_tflops"]
+            ratios = (row["ratios"].get(peer) for peer in peers)
+            found = [f"{row['tflops']:.0f}", f"{share:.0%}"]
+            found += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        else:
+            found = [row["why_not"], *[""] * (1 + len(peers))]
+        rows.append(case + found)
+    return table([*head, *(f"time by {peer}'s" for peer in peers)], rows)
+
+
 PARTS = {
     "machine": machine,
     "means": means,
@@ -129,6 +150,7 @@ PARTS = {
     "memory": memory,
     "ratios": ratios,
     "bytes": bytes_,
+    "rates": rates,
 }
 
 
@@ -136,17 +158,20 @@ class ResultsDirective(SphinxDirective):
     """Put one part of a stored result on the page."""
 
     required_arguments = 2
+    has_content = True
     option_spec: ClassVar[dict[str, Any]] = {}
 
     def run(self) -> list[nodes.Node]:
         name, part = self.arguments
         file = RESULTS / f"{name}.json"
+        self.env.note_dependency(str(file))
+        if not file.is_file() and self.content:
+            return self.parse_content_to_nodes()
         if not file.is_file():
             known = ", ".join(sorted(f.stem for f in RESULTS.glob("*.json")))
             raise self.error(f"no result is named {name!r}; there are {known}")
         if part not in PARTS:
             raise self.error(f"no part is named {part!r}; there are {', '.join(PARTS)}")
-        self.env.note_dependency(str(file))
         return [PARTS[part](json.loads(file.read_text(encoding="utf-8")))]
 
 

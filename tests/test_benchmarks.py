@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import blockwise, memory, ratios, timing
+from attnlib import torch_dense
+from benchmarks import blockwise, gpu, memory, ratios, timing
 
 
 class Clock:
@@ -110,3 +112,55 @@ def test_one_row_of_the_table() -> None:
 def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:
     found = memory.in_a_fresh_process("torch_dense", 2048, 64, False)
     assert found > 2 * 4 * 2048**2  # scores and weights
+
+
+def test_a_round_takes_every_form_once_and_then_backwards() -> None:
+    order: list[str] = []
+    seconds = iter([1.0, 5.0, 7.0, 3.0])
+
+    def clock(function: object) -> float:
+        function()
+        return next(seconds)
+
+    functions = {"A": lambda: order.append("A"), "B": lambda: order.append("B")}
+    assert gpu.in_turns(functions, clock, 2) == {"A": 2.0, "B": 6.0}
+    assert order == ["A", "B", "B", "A"]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
+    dense = torch_dense.scaled_dot_product_attention
+
+    def refuses(*tensors: torch.Tensor, is_causal: bool) -> torch.Tensor:
+        raise RuntimeError("No kernel for this.\nMore words.")
+
+    candidates = {
+        "triton_fused": dense,
+        "FLASH_ATTENTION": dense,
+        "wrong": lambda q, k, v, is_causal: dense(q, k, v.flip(-2), is_causal=is_causal),
+        "not a number": lambda q, k, v, is_causal: dense(q, k, v * torch.nan, is_causal=is_causal),
+        "refuses": refuses,
+    }
+    case = gpu.Case(1024, 64, True, backward)
+    rows = gpu.measured(case, candidates, "cpu", rounds=2, shape=(2, 2, 32, 16))
+    found = {row["form"]: row for row in rows}
+    assert [row.get("why_not") for row in rows] == [
+        None, None, "its result is wrong", "its result is wrong", "No kernel for this.",
+    ]  # fmt: skip
+    ours = found["triton_fused"]
+    assert ours["tflops"] == pytest.approx(case.operations / ours["milliseconds"] / 1e9)
+    assert list(ours["ratios"]) == ["FLASH_ATTENTION"] and ours["error"] <= ours["allowed"]
+    assert all(gpu.as_line(row) for row in rows)
+
+
+def test_operations_are_those_of_the_products() -> None:
+    full, causal = (gpu.Case(8192, 128, c, False).operations for c in (False, True))
+    assert full == 4 * 4 * 16 * 8192**2 * 128 == 2 * causal
+    assert gpu.Case(8192, 128, False, True).operations == 2.5 * full
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        gpu.main(["--output", str(tmp_path / "gpu.json")])
+    assert not list(tmp_path.iterdir())
