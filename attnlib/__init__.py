@@ -7,6 +7,7 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     torch_dense       the same on tensors: any device, gradients (needs torch)
     numpy_blockwise   one block of keys at a time, in memory that grows with L + S
     torch_blockwise   the same on tensors, forward and backward
+    triton_fused      the same in one GPU kernel (needs triton, and a GPU or Triton's interpreter)
 
 `implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
 attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed, and
@@ -30,20 +31,27 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "torch_dense": ("numpy", "torch"),
     "numpy_blockwise": ("numpy",),
     "torch_blockwise": ("numpy", "torch"),
+    "triton_fused": ("numpy", "torch", "triton"),
 }
 
 
 def implementations() -> dict[str, Callable[..., Any]]:
     """Give the attention functions that can run here, by name, in the order of the ladder.
 
-    A rung whose packages are not installed is left out. Its module is imported by this call,
-    not by `import attnlib`.
+    A rung whose packages are not installed is left out, and so is one that says, by a function
+    `available`, that nothing here can run it. Modules are imported by this call, not by
+    `import attnlib`.
 
     >>> list(implementations())[:2]
     ['numpy_tokenwise', 'numpy_dense']
     """
-    return {
-        name: importlib.import_module(f"attnlib.{name}").scaled_dot_product_attention
+    modules = {
+        name: importlib.import_module(f"attnlib.{name}")
         for name, packages in _RUNGS.items()
         if all(importlib.util.find_spec(package) for package in packages)
+    }
+    return {
+        name: module.scaled_dot_product_attention
+        for name, module in modules.items()
+        if getattr(module, "available", lambda: True)()
     }

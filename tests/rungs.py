@@ -87,12 +87,22 @@ class Rung:
         NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
         """
         in_blocks = self.name == "torch_blockwise" and dict(self.blocks).get("block_size_q") != 1
-        return in_blocks or self.name == "torch_dense"
+        return in_blocks or self.name in ("torch_dense", "triton_fused")
 
     @property
     def takes_row_sums_from_the_output(self) -> bool:
         """Whether D = rowsum(dO ∘ O) stands for rowsum(A ∘ dP): the same but for its rounding."""
         return self.on_tensors and self.name != "torch_dense"
+
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether it is a GPU's kernel on the CPU, where a call takes a tenth of a second."""
+        return self.name == "triton_fused" and self.device == "cpu"
+
+    @property
+    def has_mask_gradients(self) -> bool:
+        """Whether a floating mask gets a gradient; asked for one, the others name a rung."""
+        return self.name != "triton_fused"
 
     @property
     def has_second_derivatives(self) -> bool:
@@ -162,7 +172,12 @@ class Rung:
         by: tuple[str, ...] = ("query", "key", "value", "attn_mask"),
         **options: Any,
     ) -> dict[str, Array]:
-        """Give the gradient by each floating input, for given gradients of output and lse."""
+        """Give the gradient by each floating input, for given gradients of output and lse.
+
+        A mask is left out where the rung has no gradient for it.
+        """
+        if not self.has_mask_gradients:
+            by = tuple(name for name in by if name != "attn_mask")
         arrays = {"query": query, "key": key, "value": value}
         if attn_mask is not None:
             arrays["attn_mask"] = attn_mask
@@ -191,13 +206,24 @@ BLOCKS: dict[str, list[dict[str, int]]] = {
         {"block_size_q": rows, "block_size_k": keys} for rows, keys in ((3, 2), (3, 64))
     ],
 }
+
+
+def devices(name: str) -> tuple[str, ...]:
+    """Give the devices for a rung. A GPU's kernel runs there, or in the interpreter on the CPU."""
+    needs = attnlib._RUNGS[name]
+    return DEVICES[-1:] if "triton" in needs else DEVICES if "torch" in needs else ("cpu",)
+
+
 RUNGS = [
     Rung(name, device, tuple(blocks.items()))
     for name in attnlib.implementations()
-    for device in (DEVICES if "torch" in attnlib._RUNGS[name] else ("cpu",))
+    for device in devices(name)
     for blocks in ({}, *BLOCKS.get(name, ()))
 ]
 every_rung = pytest.mark.parametrize("rung", RUNGS, ids=str)
 every_rung_with_gradients = pytest.mark.parametrize(
     "rung", [rung for rung in RUNGS if rung.on_tensors], ids=str
+)
+every_rung_with_mask_gradients = pytest.mark.parametrize(
+    "rung", [rung for rung in RUNGS if rung.on_tensors and rung.has_mask_gradients], ids=str
 )

@@ -80,7 +80,13 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "matrix_equation": lambda: figures.matrix_equation(
         ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
     ),
+    "memory_levels": lambda: figures.memory_levels(
+        {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
+    ),
     "plane": lambda: figures.plane(*_projected(), examples.running().tokens),
+    "roofline": lambda: figures.roofline(
+        {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
+    ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, _rules(), {"largest": "largest weight", "entropy": "entropy"}
     ),
@@ -246,6 +252,28 @@ def test_steps_carry_the_shapes_that_they_are_given() -> None:
     assert texts.count("3 × 3") == 2  # scores and weights
     assert texts.count("3 × 5") == 2  # V and the output
     assert texts.count("3 × 4") == 1  # X
+
+
+def test_memory_levels_widen_downwards_and_say_what_they_hold() -> None:
+    drawing = DRAWINGS["memory_levels"]()
+    boxes = [e for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("rect")]
+    assert float(boxes[0].attrib["width"]) < float(boxes[1].attrib["width"])
+    assert {"cache", "1 MB", "tiles", "memory", "9 GB", "Q, K, V"} == set(_texts(drawing))
+    assert "cache (1 MB) holds tiles; memory (9 GB) holds Q, K, V." in drawing.alt
+    with pytest.raises(ValueError, match="at least one level, came none"):
+        figures.memory_levels({})
+
+
+def test_roofline_puts_each_point_on_the_roof() -> None:
+    drawing = DRAWINGS["roofline"]()
+    assert "rises to 40 at 10 operations per byte" in drawing.alt
+    assert "half at 20. slow at 2, roof 8; fast at 100, roof 40." in drawing.alt
+    assert {"slow", "fast", "half", "1", "4", "16", "64", "256"} <= set(_texts(drawing))
+    rates = {"peak": 1.0, "bandwidth": 1.0, "lower": {}}
+    with pytest.raises(ValueError, match="one to 4 points, came 0"):
+        figures.roofline({}, **rates)
+    with pytest.raises(ValueError, match=r"positive intensities, came \[0.0\]"):
+        figures.roofline({"none": 0.0}, **rates)
 
 
 def test_head_weights_shows_every_head_beside_the_others() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
-from rungs import Rung, every_rung, every_rung_with_gradients
+from rungs import Rung, every_rung, every_rung_with_gradients, every_rung_with_mask_gradients
 from tolerance import assert_close, forward_size, gradient_sizes
 
 from attnlib.numpy_dense import softmax
@@ -35,13 +36,28 @@ def problems(draw: st.DrawFn, *, square: bool = False) -> Problem:
     )
 
 
+def given_to_rungs(**drawn: st.SearchStrategy[Any]) -> Callable[..., Callable[[Rung], None]]:
+    """Hold a law for every rung: on as many examples as the settings say, on 8 if it is slow."""
+
+    def decorate(law: Callable[..., None]) -> Callable[[Rung], None]:
+        many, few = given(**drawn)(law), settings(max_examples=8)(given(**drawn)(law))
+
+        def test(rung: Rung) -> None:
+            (few if rung.is_interpreted else many)(rung=rung)
+
+        test.__name__, test.__doc__ = law.__name__, law.__doc__
+        return test
+
+    return decorate
+
+
 def close(got: Array, expected: Array, problem: Problem) -> None:
     # Both sides are computed, so both may be off.
     assert_close(got, expected, dtype="float64", size=2 * forward_size(*problem))
 
 
 @every_rung
-@given(problem=problems(), seed=st.integers(0, 99))
+@given_to_rungs(problem=problems(), seed=st.integers(0, 99))
 def test_the_order_of_the_keys_does_not_matter(rung: Rung, problem: Problem, seed: int) -> None:
     query, key, value = problem
     order = np.random.default_rng(seed).permutation(key.shape[-2])
@@ -50,7 +66,7 @@ def test_the_order_of_the_keys_does_not_matter(rung: Rung, problem: Problem, see
 
 
 @every_rung
-@given(problem=problems(), seed=st.integers(0, 99))
+@given_to_rungs(problem=problems(), seed=st.integers(0, 99))
 def test_queries_in_another_order_give_outputs_in_that_order(
     rung: Rung, problem: Problem, seed: int
 ) -> None:
@@ -60,7 +76,7 @@ def test_queries_in_another_order_give_outputs_in_that_order(
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_each_output_lies_between_the_values(rung: Rung, problem: Problem) -> None:
     value = problem[2]
     output = rung(*problem)
@@ -70,7 +86,7 @@ def test_each_output_lies_between_the_values(rung: Rung, problem: Problem) -> No
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_output_is_linear_in_the_values(rung: Rung, problem: Problem) -> None:
     query, key, value = problem
     doubled = rung(query, key, 2 * value + 1)
@@ -78,7 +94,7 @@ def test_output_is_linear_in_the_values(rung: Rung, problem: Problem) -> None:
 
 
 @every_rung
-@given(problem=problems(square=True), data=st.data())
+@given_to_rungs(problem=problems(square=True), data=st.data())
 def test_the_past_does_not_see_the_future(
     rung: Rung, problem: Problem, data: st.DataObject
 ) -> None:
@@ -92,7 +108,7 @@ def test_the_past_does_not_see_the_future(
 
 
 @every_rung
-@given(problem=problems(square=True), data=st.data())
+@given_to_rungs(problem=problems(square=True), data=st.data())
 def test_the_present_sees_itself(rung: Rung, problem: Problem, data: st.DataObject) -> None:
     query, key, value = problem
     now = data.draw(st.integers(0, key.shape[-2] - 1))
@@ -105,7 +121,7 @@ def test_the_present_sees_itself(rung: Rung, problem: Problem, data: st.DataObje
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_each_entry_of_a_batch_is_computed_by_itself(rung: Rung, problem: Problem) -> None:
     together = rung(*problem)
     for b in range(2):
@@ -113,7 +129,7 @@ def test_each_entry_of_a_batch_is_computed_by_itself(rung: Rung, problem: Proble
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_a_constant_on_a_row_of_scores_changes_nothing(rung: Rung, problem: Problem) -> None:
     query, key, _ = problem
     row = np.linspace(-50, 50, query.shape[-2])[:, None]
@@ -124,7 +140,7 @@ def test_a_constant_on_a_row_of_scores_changes_nothing(rung: Rung, problem: Prob
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_a_key_given_twice_is_the_same_as_log_two_on_its_score(
     rung: Rung, problem: Problem
 ) -> None:
@@ -138,7 +154,7 @@ def test_a_key_given_twice_is_the_same_as_log_two_on_its_score(
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_float32_is_float64_with_fewer_digits(rung: Rung, problem: Problem) -> None:
     exact = rung(*problem)  # the inputs were drawn so that float32 holds them
     rounded = rung(*(a.astype(np.float32) for a in problem))
@@ -146,7 +162,7 @@ def test_float32_is_float64_with_fewer_digits(rung: Rung, problem: Problem) -> N
 
 
 @every_rung
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_layout_does_not_matter(rung: Rung, problem: Problem) -> None:
     fortran = [np.asfortranarray(a) for a in problem]
     flipped = [np.ascontiguousarray(a[:, ::-1, ::-1])[:, ::-1, ::-1] for a in problem]
@@ -155,7 +171,7 @@ def test_layout_does_not_matter(rung: Rung, problem: Problem) -> None:
 
 
 @every_rung
-@given(problem=problems(), data=st.data())
+@given_to_rungs(problem=problems(), data=st.data())
 def test_minus_infinity_on_a_key_is_the_key_left_out(
     rung: Rung, problem: Problem, data: st.DataObject
 ) -> None:
@@ -178,7 +194,7 @@ def close_gradients(got: dict[str, Array], expected: dict[str, Array], problem: 
 
 
 @every_rung_with_gradients
-@given(problem=problems(), seed=st.integers(0, 99))
+@given_to_rungs(problem=problems(), seed=st.integers(0, 99))
 def test_gradients_move_with_their_rows(rung: Rung, problem: Problem, seed: int) -> None:
     (query, key, value), upstream = problem, upstream_for(problem)
     rng = np.random.default_rng(seed)
@@ -191,7 +207,7 @@ def test_gradients_move_with_their_rows(rung: Rung, problem: Problem, seed: int)
 
 
 @every_rung_with_gradients
-@given(problem=problems(), data=st.data())
+@given_to_rungs(problem=problems(), data=st.data())
 def test_the_future_gets_no_gradient(rung: Rung, problem: Problem, data: st.DataObject) -> None:
     now = data.draw(st.integers(0, problem[0].shape[-2] - 1))
     upstream = upstream_for(problem)
@@ -202,7 +218,7 @@ def test_the_future_gets_no_gradient(rung: Rung, problem: Problem, data: st.Data
 
 
 @every_rung_with_gradients
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_each_entry_of_a_batch_is_differentiated_by_itself(rung: Rung, problem: Problem) -> None:
     upstream = upstream_for(problem)
     together = rung.gradients(*problem, upstream)
@@ -211,8 +227,8 @@ def test_each_entry_of_a_batch_is_differentiated_by_itself(rung: Rung, problem: 
         close_gradients(alone, {name: g[b] for name, g in together.items()}, problem)
 
 
-@every_rung_with_gradients
-@given(problem=problems())
+@every_rung_with_mask_gradients
+@given_to_rungs(problem=problems())
 def test_a_shift_of_the_scores_has_no_gradient(rung: Rung, problem: Problem) -> None:
     """A constant on a row of scores changes nothing, so in a row the mask's gradients cancel."""
     query, key, _ = problem
@@ -224,7 +240,7 @@ def test_a_shift_of_the_scores_has_no_gradient(rung: Rung, problem: Problem) -> 
 
 
 @every_rung_with_gradients
-@given(problem=problems())
+@given_to_rungs(problem=problems())
 def test_gradients_of_values_add_up_to_those_of_the_outputs(rung: Rung, problem: Problem) -> None:
     """Each row's weights add up to one, so nothing of the upstream gradient is lost."""
     upstream = upstream_for(problem)

@@ -12,7 +12,7 @@ import numpy as np
 import plain_torch
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import LAYOUTS, drawn
 from rungs import DTYPES, Rung
@@ -143,6 +143,37 @@ def test_values_and_gradients_are_those_of_the_definition(
         bound = sizes[name] * torch.finfo(as_tensor(lse).dtype).eps + rounding * largest
         assert np.isfinite(gradient.astype(np.float64)).all()
         assert np.abs(gradient.astype(np.float64) - exact).max(initial=0) <= bound
+
+
+@settings(max_examples=30)
+@given(
+    n_queries=st.integers(1, 300),
+    n_keys=st.integers(1030, 2200),
+    heads=st.integers(1, 2),
+    kind=st.sampled_from(["full", "causal", "boolean", "floating"]),
+    scale=st.sampled_from([None, -1.0, 200.0]),
+)
+def test_long_sequences_in_blocks_of_its_own_choice(
+    n_queries: int, n_keys: int, heads: int, kind: str, scale: float | None
+) -> None:
+    """Beyond the sizes that are chosen, so that rows have several blocks and a ragged tail."""
+    shapes = (n_queries, E), (n_keys, E), (n_keys, E_V), (n_queries, E_V)
+    arrays: list[Any] = drawn(*((heads, *shape) for shape in shapes))
+    mask: Any = None
+    if kind in ("boolean", "floating"):
+        [mask] = drawn((n_queries, n_keys), seed=4)
+        mask = mask > 1 if kind == "boolean" else np.where(mask > 1, mask, -np.inf)
+    options = {"is_causal": kind == "causal", "scale": scale}
+    rung, dense = Rung("torch_blockwise"), Rung("torch_dense")
+    output, lse = rung.with_lse(*arrays[:3], mask, **options)
+    true, true_lse = dense.with_lse(*arrays[:3], mask, **options)
+    # In float64 the bounds are small; and both sides are computed.
+    size, sizes = forward_size(*arrays[:3], mask, scale), gradient_sizes(*arrays, mask, None, scale)
+    assert_close(output, true, dtype="float64", size=2 * size)
+    assert_close(lse, true_lse, dtype="float64", size=2 * lse_size(*arrays[:2], mask, scale))
+    found = rung.gradients(*arrays, mask, **options)
+    for name, gradient in dense.gradients(*arrays, mask, **options).items():
+        assert_close(found[name], gradient, dtype="float64", size=2 * sizes[name])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -32,6 +32,16 @@ import importlib.util
 
 if importlib.util.find_spec("attnlib") is None:
     %pip install --quiet --no-deps git+{repository_address()}"""
+# For chapters that import Triton: torch brings it with its CUDA build alone, and not on macOS.
+TRITON_SETUP_CELL = f"""\
+# @title Set-up: installs attnlib and Triton where missing (on Colab); changes nothing else
+import importlib.util
+import sys
+
+if importlib.util.find_spec("attnlib") is None:
+    %pip install --quiet --no-deps git+{repository_address()}
+if importlib.util.find_spec("triton") is None and sys.platform == "linux":
+    %pip install --quiet --no-deps triton"""
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 CELL_METADATA = ("cellView", "jupyter", "mystnb", "tags")

@@ -9,6 +9,7 @@ from attnlib.figures.charts import bars, lines
 from attnlib.figures.comparison import compared
 from attnlib.figures.diagrams import attention_steps, ladder
 from attnlib.figures.drawing import Drawing
+from attnlib.figures.gpu import H200, memory_levels, roofline
 from attnlib.figures.gradient_tiles import gradient_tiles
 from attnlib.figures.heads import head_weights, heads_diagram, shared_heads
 from attnlib.figures.mask_explorer import mask_explorer
@@ -26,6 +27,7 @@ from attnlib.figures.stepper import attention_stepper
 from attnlib.figures.tile_walk import tile_walk
 
 __all__ = [
+    "H200",
     "Control",
     "Drawing",
     "MovingDrawing",
@@ -42,7 +44,9 @@ __all__ = [
     "lines",
     "mask_explorer",
     "matrix_equation",
+    "memory_levels",
     "plane",
+    "roofline",
     "rule_curves",
     "scaling_explorer",
     "score_growth",

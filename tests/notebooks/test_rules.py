@@ -10,7 +10,7 @@ import pytest
 from honesty import RULES
 from honesty.content import links_lead_somewhere, prose, word_count
 
-from tools.notebooks import SETUP_CELL, SETUP_TAG
+from tools.notebooks import SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
@@ -158,6 +158,8 @@ BAD: dict[str, list[Change]] = {
         retag("# @title Set-up"),
         reword("# @title Set-up", "--no-deps ", ""),
         add(code("x = 1", tags=(SETUP_TAG,))),
+        put("# @title Set-up", source=TRITON_SETUP_CELL),
+        add(code("import triton")),
     ],
     "equations_are_evaluated": [
         drop("$$a = b$$"),
@@ -230,6 +232,14 @@ def test_every_rule_is_tried() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_accepts(rule: str) -> None:
     assert RULES[rule](good()) == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_accepts_a_chapter_with_triton(rule: str) -> None:
+    notebook = good()
+    put("# @title Set-up", source=TRITON_SETUP_CELL)(notebook)
+    reword("x = 2", "x = 2", "import triton.language as tl\n\nx = 2")(notebook)
+    assert RULES[rule](notebook) == []
 
 
 @pytest.mark.parametrize(("rule", "change"), CASES)
