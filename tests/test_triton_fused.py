@@ -310,17 +310,12 @@ def test_a_timed_call_leaves_no_trace_in_the_gradient() -> None:
 
 @pytest.mark.parametrize("which", range(4))
 def test_offsets_go_beyond_32_bits(which: int) -> None:
-    """A view of which no number but the first rows' exist: a row lies 2³¹ numbers after another.
+    """Rows 2³⁰ numbers apart: stride and index have 32 bits, and the last row's offset has not.
 
-    The memory is reserved, and never touched in between.
+    4 GiB of memory are reserved, and not touched in between.
     """
-    n_rows, width = 3, 2
-    step = 2**31 // (n_rows - 2)
-    extent = (n_rows - 1) * step + width
-    try:
-        memory = torch.empty(extent, dtype=torch.float16, device=DEVICE)
-    except RuntimeError:
-        pytest.fail("8 GiB of address space are needed")
+    n_rows, width, step = 3, 2, 2**30
+    memory = torch.empty((n_rows - 1) * step + width, dtype=torch.float16, device=DEVICE)
     far = memory.as_strided((n_rows, width), (step, 1))
     names = ("query", "key", "value", "upstream")
     arrays = drawn(*[(n_rows, width)] * 4, dtype="float16")
@@ -437,6 +432,14 @@ def test_float32_is_not_tf32() -> None:
     truth = math.log(math.exp(small * small) + math.exp(small))
     assert abs(lse.item() - truth) < 2e-6
     assert abs(output.item() - small) < 2e-6
+
+
+@pytest.mark.parametrize("module", [_triton_kernels, _triton_backward])
+def test_every_product_says_its_precision(module: Any) -> None:
+    """The interpreter knows no TF32, so that there the test before this one cannot fail."""
+    products = re.findall(r"tl\.dot\((.*)\)", inspect.getsource(module))
+    assert len(products) == (module is _triton_kernels)
+    assert all('input_precision="ieee"' in product for product in products)
 
 
 def saved(tensors: list[Tensor]) -> int:
