@@ -51,7 +51,7 @@ $(VENV)/.folder: $(NEW)
 	@printf '%s\n' "$(CURDIR)" > $@
 
 $(PACKAGES): requirements.txt constraints.txt $(VENV)/.folder
-	@echo "Installing the pinned packages, about three minutes and 1.3 GB"
+	@echo "Installing the pinned packages, about three minutes and 2.8 GB"
 	@$(BIN)/python -m pip install --quiet --quiet -r requirements.txt
 	@touch $@
 

@@ -422,6 +422,19 @@ def test_grouped_heads_gather_their_gradients_in_float32() -> None:
     assert value.grad.item() == 64.5
 
 
+@pytest.mark.parametrize(("dtype", "low"), [(torch.bfloat16, 256.0), (torch.float16, 2048.0)])
+def test_what_the_output_loses_is_not_lost_to_the_gradient(dtype: torch.dtype, low: float) -> None:
+    """Two values one step apart: the output between them rounds to one, and D must not."""
+    value = torch.tensor([[low], [low + 2]], dtype=dtype, device=DEVICE)
+    query = torch.zeros(1, 1, dtype=dtype, device=DEVICE, requires_grad=True)
+    key = torch.tensor([[0.0], [1.0]], dtype=dtype, device=DEVICE)
+    output = scaled_dot_product_attention(query, key, value)
+    assert output.item() == low
+    output.backward(torch.ones_like(output))
+    assert query.grad is not None
+    assert query.grad.item() == 0.5  # P (v - O) = 1/2 (low + 2 - (low + 1))
+
+
 def test_float32_is_not_tf32() -> None:
     """TF32 keeps 10 bits of each factor: 1 + 2⁻¹² would become 1."""
     small = 1 + 2.0**-12
