@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 PYTEST_ARGS ?=
+# Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
+WORKERS := --numprocesses auto --maxprocesses 4
 NOTEBOOKS ?= chapters/*.ipynb
 
 .DEFAULT_GOAL := help
@@ -96,7 +98,7 @@ test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (P
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest --nbval --nbval-current-env $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --nbval --nbval-current-env $(WORKERS) $(PYTEST_ARGS)
 
 format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # Helpers such as tolerance.py lie beside the tests, and are no part of any package.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,3 +30,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_images(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-images"))
+
+
+def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Find the tests that a rung in an interpreter can do without.
+
+    There a call takes a tenth of a second. A table of cases and dtypes keeps one dtype for each
+    case, in turn: every case is run and every dtype, not every pair. On a GPU all of them are.
+    """
+    tables: dict[Any, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        if "dtype" in given and getattr(given.get("rung"), "is_interpreted", False):
+            case = repr({name: value for name, value in given.items() if name != "dtype"})
+            tables[item.path, item.location[2].partition("[")[0]][case].append(item)
+    left_out = set()
+    for table in tables.values():
+        for i, row in enumerate(table.values()):
+            turn = min(len(table), len(row))
+            # A step aside after each turn: no option of the cases meets the same dtype each time.
+            left_out |= {item for j, item in enumerate(row) if (i + i // turn - j) % turn}
+    return left_out
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = repeated(items)
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
+class Together(LoadScopeScheduling):
+    """Keeps in one process what shares something: a notebook, a browser's pages, a function.
+
+    xdist's own groups are lost under this pytest, in which a test's name cannot be changed.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, name = nodeid.partition("::")
+        whole = file.endswith(".ipynb") or "/site/" in file
+        return file if whole else f"{file}::{name.partition('[')[0]}"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)

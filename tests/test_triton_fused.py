@@ -76,9 +76,10 @@ def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
 
 
-def hold(tensors: list[Tensor], **options: Any) -> None:
+def hold(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     """Hold values and gradients against the definition and plain PyTorch in float64."""
-    found = [array(x) for x in with_gradients(tensors, **options)]
+    results = with_gradients(tensors, **options)
+    found = [array(x) for x in results]
     options.pop("deterministic", None)
     mask, scale = options.pop("attn_mask", None), options.get("scale")
     output, lse = found[:2]
@@ -107,6 +108,7 @@ def hold(tensors: list[Tensor], **options: Any) -> None:
         assert_close(
             gradient, true[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3
         )
+    return results
 
 
 def take(monkeypatch: pytest.MonkeyPatch, *kernels: Any, blocks: Blocks) -> None:
@@ -134,8 +136,7 @@ def test_every_configuration_is_right_and_repeats_itself(
         n_queries, n_keys = blocks.queries + 3, blocks.keys + 5
         tensors, options = case(name, n_queries, n_keys, dtype)
         tensors = [x[:1] for x in tensors]
-        hold(tensors, **options)
-        first, second = (with_gradients(tensors, **options) for _ in range(2))
+        first, second = hold(tensors, **options), with_gradients(tensors, **options)
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
