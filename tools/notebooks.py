@@ -194,6 +194,29 @@ def execute(path: Path) -> None:
     Raises:
         NotebookError: which cell did not, and its traceback.
     """
+    # One thread: the order of a sum, so its last bit, does not hang on the number of cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        write_normalised(path, executed(read(path), path.resolve().parent))
+    except NotebookError as error:
+        raise NotebookError(f"{path}, {error}") from None
+
+
+def executed(
+    notebook: Notebook,
+    folder: Path,
+    kernel: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Notebook:
+    """Return the notebook with the outputs of a run in this folder.
+
+    The kernel is that of the Python that runs this tool unless another one is given, in the form of
+    a kernel.json; `environment` replaces this process's own.
+
+    Raises:
+        NotebookError: which cell raised or, with the tag `raises-exception`, raised nothing.
+    """
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
@@ -201,8 +224,8 @@ def execute(path: Path) -> None:
     from nbclient.exceptions import CellExecutionError, DeadKernelError
     from traitlets import default
 
-    class ThisEnvironment(AsyncKernelManager):
-        """Starts the Python that runs this tool, whatever else is registered as python3."""
+    class ThisKernel(AsyncKernelManager):
+        """Starts the one kernel that is meant, whatever else is registered as python3."""
 
         @default("transport_encryption")
         def _encrypted(self) -> str:
@@ -210,32 +233,29 @@ def execute(path: Path) -> None:
 
         @property
         def kernel_spec(self) -> KernelSpec:
-            return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+            return KernelSpec(resource_dir=RESOURCES, **(kernel or get_kernel_dict()))
 
-    # One thread: the order of a sum, so its last bit, does not hang on the number of cores.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-    notebook = nbformat.from_dict(read(path))  # type: ignore[no-untyped-call]
-    for cell in notebook["cells"]:
+    node = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call]
+    for cell in node["cells"]:
         if cell["cell_type"] == "code":
             cell["execution_count"], cell["outputs"] = None, []
     client = NotebookClient(
-        notebook,
+        node,
         timeout=600,
         kernel_name="python3",
-        kernel_manager_class=ThisEnvironment,
+        kernel_manager_class=ThisKernel,
         record_timing=False,
-        resources={"metadata": {"path": str(path.resolve().parent)}},
+        resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute()
+        client.execute(**({"env": environment} if environment else {}))
     except (CellExecutionError, DeadKernelError, TimeoutError) as error:
-        raise NotebookError(f"{path}, cell {_stopped_at(notebook)}:\n{error}") from None
-    for number, cell in enumerate(notebook["cells"], start=1):
+        raise NotebookError(f"cell {_stopped_at(node)}:\n{error}") from None
+    for number, cell in enumerate(node["cells"], start=1):
         if "raises-exception" in cell["metadata"].get("tags", []) and not _raised(cell):
-            raise NotebookError(f"{path}, cell {number}: tagged raises-exception, and raised none")
-    write_normalised(path, notebook)
+            raise NotebookError(f"cell {number}: tagged raises-exception, and raised none")
+    ran: Notebook = node
+    return ran
 
 
 def _raised(cell: Cell) -> bool:
