@@ -3,13 +3,16 @@
 PYTHON ?= python3
 PORT ?= 8000
 PYTEST_ARGS ?=
+COLAB_ARGS ?=
+NOTEBOOKS ?= chapters/*.ipynb
+REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
 WORKERS := --numprocesses auto --maxprocesses 4
-NOTEBOOKS ?= chapters/*.ipynb
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test format notebooks images bench bench-gpu repository clean distclean FORCE
+.PHONY: help book serve test format notebooks images bench bench-gpu colab latest links \
+  actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -52,9 +55,9 @@ $(VENV)/.folder: $(NEW)
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@printf '%s\n' "$(CURDIR)" > $@
 
-$(PACKAGES): requirements.txt constraints.txt $(VENV)/.folder
+$(PACKAGES): $(REQUIREMENTS) constraints.txt $(VENV)/.folder
 	@echo "Installing the pinned packages, about three minutes and 2.8 GB"
-	@$(BIN)/python -m pip install --quiet --quiet -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --quiet -r $(REQUIREMENTS)
 	@touch $@
 
 $(ATTNLIB): pyproject.toml $(PACKAGES)
@@ -100,6 +103,13 @@ test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (P
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest --nbval --nbval-current-env $(WORKERS) $(PYTEST_ARGS)
 
+hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
+	@$(BIN)/pre-commit install
+
+# Its linter is no Python program: pre-commit installs it, and it comes from GitHub.
+actionlint: $(ENVIRONMENT) ## check the syntax of the workflows
+	@$(BIN)/pre-commit run actionlint --all-files
+
 format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
@@ -118,6 +128,30 @@ bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmar
 
 bench-gpu: $(ENVIRONMENT) ## the same on a CUDA GPU, beside torch's kernels (needs a torch with CUDA in .venv)
 	@$(BIN)/python -m benchmarks.gpu
+
+# -- other versions, other places ---------------------------------------------------------------------
+
+colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
+	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
+
+# In an environment of its own, as pip resolves it today.
+latest: ## check everything on the newest versions of what the notebooks run on
+	@mkdir -p _build
+	@"$(PYTHON)" -m tools.latest > _build/latest.txt
+	@rm -rf _build/latest
+	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt
+
+links: $(ENVIRONMENT) ## ask every other site that the book links to
+	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \
+	  grep -E '^[^ ]+ \[(broken|timeout)\]' _build/links/_build/linkcheck/output.txt; exit 1; }
+	@echo "Every link to another site leads somewhere."
+
+# -- releases --------------------------------------------------------------------------------------
+
+dist: $(ENVIRONMENT) ## build wheel and sdist into dist/, check them, try the wheel by itself
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/python -m tools.release dist
 
 # -- housekeeping ----------------------------------------------------------------------------------
 

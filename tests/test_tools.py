@@ -214,6 +214,7 @@ def test_address_is_set_in_every_place_and_back(project: Path) -> None:
     assert not any(f"{account}/{name}".encode() in text for text in contents(project).values())
     names = {str(path.relative_to(project)) for path in changed}
     assert {"_config.yml", "README.md", "CITATION.cff", "pyproject.toml", "index.md"} <= names
+    assert ".github/ISSUE_TEMPLATE/config.yml" in names
     for path in project.glob("chapters/*.ipynb"):
         assert path in changed
         assert notebooks.is_normalised(path) == notebooks.is_normalised(
@@ -289,7 +290,8 @@ def project_files() -> list[Path]:
         inner[:] = [
             name
             for name in inner
-            if name == ".ci" or not (name in NOT_OURS or name.startswith(".") or "egg-info" in name)
+            if name in (".ci", ".github")
+            or not (name in NOT_OURS or name.startswith(".") or "egg-info" in name)
         ]
         found += [Path(folder, name) for name in files]
     return found
@@ -347,6 +349,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_command() -> None:
     said = make().stdout
     commands = ["book", "serve", "test", "format", "notebooks", "images", "repository", "clean"]
+    commands += ["colab", "latest", "links", "dist", "hooks", "actionlint"]
     assert [command for command in commands if f"  {command} " not in said] == []
 
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = re.compile(r"https://github\.com/([a-z0-9][\w-]*)/([\w.-]+?)(?:\.git)?/?", re.A | re.I)
 
 PLACES = (
+    ".github/ISSUE_TEMPLATE/*.yml",
     "_config.yml",
     "CHANGELOG.md",
     "CITATION.cff",
