@@ -155,3 +155,15 @@ def test_a_failed_chapter_is_named(
     assert said.err == "Failed: latest, 01_lookup.ipynb\n"
     monkeypatch.setattr(rehearse.Stage, "rehearse", lambda stage, chapter: None)
     assert rehearse.main(["--environment", "latest", str(CHAPTERS[0])]) == 0
+
+
+def test_an_environment_that_cannot_be_made_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str, wanted: list[str]) -> Path:
+        raise rehearse.RehearsalError("pip could not install them")
+
+    monkeypatch.setattr(rehearse, "CACHE", tmp_path)
+    monkeypatch.setattr(rehearse, "make_environment", fail)
+    assert rehearse.main(["--environment", "colab"]) == 1
+    assert capsys.readouterr().err == "Failed: colab, its environment\n"

@@ -96,7 +96,11 @@ def requirements(name: str, torch_varies: bool = False) -> list[str]:
 
 
 def make_environment(name: str, wanted: list[str]) -> Path:
-    """Return the Python of an environment that holds these, made anew where they have changed."""
+    """Return the Python of an environment that holds these, made anew where they have changed.
+
+    Raises:
+        RehearsalError: they cannot be installed together.
+    """
     folder = CACHE / name
     python, stamp = folder / "bin" / "python", folder / "requirements.txt"
     text = "\n".join(wanted) + "\n"
@@ -105,7 +109,8 @@ def make_environment(name: str, wanted: list[str]) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     if not complete or name == "latest":
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        subprocess.run([*pip, "--quiet", "--upgrade", *wanted], check=True)
+        if subprocess.run([*pip, "--quiet", "--upgrade", *wanted], check=False).returncode:
+            raise RehearsalError(f"pip could not install {', '.join(wanted)}")
         stamp.write_text(text, encoding="utf-8")
     return python
 
@@ -298,7 +303,11 @@ def rehearse_all(name: str, chapters: list[Path], torch_varies: bool) -> list[st
     """Rehearse the chapters in one environment, say how each went, and return those that failed."""
     started = time.monotonic()
     print(f"{name}: making the environment", flush=True)
-    python = make_environment(name, requirements(name, torch_varies))
+    try:
+        python = make_environment(name, requirements(name, torch_varies))
+    except RehearsalError as error:
+        print(f"{name}: FAILED\n{error}", flush=True)
+        return [f"{name}, its environment"]
     stage = Stage(python, surroundings(python, CACHE / "repository"))
     held = ", ".join(f"{package} {stage.held.get(package, 'none')}" for package in SHOWN)
     print(
