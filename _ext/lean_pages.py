@@ -151,12 +151,15 @@ def plain_math(tex: str) -> str:
     """TeX as a description can show it.
 
     >>> plain_math(r"QK^{\\mathsf T}/\\sqrt{d_k}")
-    'QK^T/√d_k'
+    'QKᵀ/√dₖ'
     """
     tex = re.sub(r"\\sqrt\s*\{([^{}]*)\}", r"√\1", tex)
     tex = re.sub(r"\\(?:mathrm|mathsf|mathbf|text|operatorname)\s*", "", tex)
     tex = tex.replace(r"\top", "T").replace(r"\cdot", "·").replace(r"\times", "×")
-    return re.sub(r"\s+", " ", re.sub(r"[{}\\]", "", tex)).strip()
+    tex = re.sub(r"\s+", " ", re.sub(r"[{}\\]", "", tex)).strip()
+    for written, sign in (("^T", "ᵀ"), ("^2", "²"), ("_k", "ₖ")):
+        tex = re.sub(rf"{re.escape(written)}(?!\w)", sign, tex)
+    return tex
 
 
 def plain_text(node: nodes.Node) -> str:

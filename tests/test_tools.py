@@ -307,6 +307,7 @@ def test_all_places_agree_with_the_configuration() -> None:
     account, name = set_repository.parse(HERE)
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     assert config["repository"]["url"] == HERE
+    assert config["html"]["baseurl"] == f"https://{account}.github.io/{name}/"
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["repository-code"] == HERE
     for place in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "index.md", "pyproject.toml"):
@@ -314,8 +315,10 @@ def test_all_places_agree_with_the_configuration() -> None:
     for path in (ROOT / "chapters").glob("*.ipynb"):
         assert f"git+{HERE}" in path.read_text(encoding="utf-8"), path.name
     slug = re.compile(rf"github\.com/(?:github/)?([\w-]+)/{re.escape(name)}\b")
+    pages = re.compile(rf"([\w-]+)\.github\.io/{re.escape(name)}\b")
     for path in set_repository.places(ROOT):
-        assert set(slug.findall(path.read_text(encoding="utf-8"))) <= {account}, path.name
+        text = path.read_text(encoding="utf-8")
+        assert set(slug.findall(text) + pages.findall(text)) <= {account}, path.name
 
 
 # -- what must be installed first -----------------------------------------------------------------

@@ -23,12 +23,16 @@ class _Reader(HTMLParser):
         super().__init__()
         self.ids: list[str] = []
         self.links: list[tuple[str, str]] = []
+        self.canonical: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         if values.get("id"):
             self.ids.append(str(values["id"]))
-        if tag in LINKS and values.get(LINKS[tag]):
+        if tag == "link" and values.get("rel") == "canonical":
+            # It says where the page stands and loads nothing; test_page_meta.py holds it.
+            self.canonical.append(str(values["href"]))
+        elif tag in LINKS and values.get(LINKS[tag]):
             self.links.append((tag, str(values[LINKS[tag]])))
 
 
