@@ -16,7 +16,7 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = ("docstrings", "lean_pages", "page_meta", "static_math")
+NAMES = ("docstrings", "lean_pages", "missing_page", "page_meta", "static_math")
 
 
 @pytest.mark.parametrize("name", NAMES)
