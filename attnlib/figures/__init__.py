@@ -7,7 +7,7 @@ Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a:
 
 from attnlib.figures.charts import bars, lines
 from attnlib.figures.comparison import compared
-from attnlib.figures.diagrams import attention_steps, ladder
+from attnlib.figures.diagrams import attention_steps
 from attnlib.figures.drawing import Drawing
 from attnlib.figures.gpu import H200, memory_levels, roofline
 from attnlib.figures.gradient_tiles import gradient_tiles
@@ -40,7 +40,6 @@ __all__ = [
     "heads_diagram",
     "heatmap",
     "hull",
-    "ladder",
     "lines",
     "mask_explorer",
     "matrix_equation",

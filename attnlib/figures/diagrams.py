@@ -1,72 +1,8 @@
-"""Two diagrams of the whole: the steps of attention with their shapes, and the ladder of forms."""
+"""A diagram of the whole: the steps of attention with their shapes."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import NamedTuple
-
 from attnlib.figures.drawing import Drawing, colour, tag, text
-
-
-class Rung(NamedTuple):
-    """One implementation: its module, what it adds to the one below, and its chapter."""
-
-    module: str
-    adds: str
-    chapter: str
-
-
-# From the definition upwards: each rung is held against it.
-LADDER = (
-    Rung("numpy_tokenwise", "the definition: one query, one key at a time", "01 to 05"),
-    Rung("numpy_dense", "the same as matrices", "01 to 07"),
-    Rung("torch_dense", "tensors, autograd, a GPU", "10"),
-    Rung("numpy_blockwise", "one block of keys at a time, merged", "12"),
-    Rung("torch_blockwise", "forward and backward in linear memory", "13"),
-    Rung("triton_fused", "the same loop as one GPU kernel", "14"),
-    Rung("torch_decoding", "one new token at a time", "15"),
-    Rung("torch_ring", "the sequence split over devices", "16"),
-)
-
-
-def ladder() -> Drawing:
-    """A drawing of the implementations from the definition at the foot to the ring at the top.
-
-    A rung with a solid frame is in the installed package; a dashed one is still to come.
-    """
-    width, height, gap = 620.0, 46.0, 10.0
-    body: list[str] = []
-    words: list[str] = []
-    for index, rung in enumerate(LADDER):
-        there = find_spec(f"attnlib.{rung.module}") is not None
-        y = 10.0 + (len(LADDER) - 1 - index) * (height + gap)
-        body.append(
-            tag(
-                "rect",
-                x=46,
-                y=y,
-                width=width - 56,
-                height=height,
-                rx=6,
-                fill=colour("blue"),
-                fill_opacity=0.14 if there else 0.0,
-                stroke=colour("blue" if there else "muted"),
-                stroke_dasharray=None if there else "6 4",
-            )
-        )
-        middle = y + height / 2
-        body.append(text(24, middle + 6, str(index + 1), font_size=18, fill=colour("muted")))
-        body.append(text(60, middle - 3, rung.module, text_anchor="start", font_weight="600"))
-        body.append(text(60, middle + 15, rung.adds, text_anchor="start", fill=colour("muted")))
-        state = f"chapter {rung.chapter}" if there else f"to come, chapter {rung.chapter}"
-        body.append(text(width - 24, middle + 5, state, text_anchor="end", fill=colour("muted")))
-        words.append(f"{index + 1} {rung.module}, {rung.adds} ({state})")
-    alt = (
-        "The ladder of implementations, each checked against the definition at its foot: "
-        + "; ".join(words)
-    )
-    tall = 20.0 + len(LADDER) * (height + gap) - gap
-    return Drawing.from_elements("".join(body), width, tall, alt + ".")
 
 
 def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
