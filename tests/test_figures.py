@@ -10,6 +10,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 import matplotlib as mpl
@@ -190,7 +191,7 @@ def test_heatmap_shows_what_is_not_finite_in_grey() -> None:
     drawing = figures.heatmap([[-np.inf, np.nan, 0.0]], name="masked scores")
     cells = [e for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("rect")]
     looks = [(cell.attrib["fill"], float(cell.attrib["fill-opacity"])) for cell in cells]
-    assert looks == [(css_colour("grid"), 1.0)] * 2 + [(css_colour("blue"), 0.0)]
+    assert looks == [(css_colour("grid"), 0.8)] * 2 + [(css_colour("blue"), 0.0)]
 
 
 def test_heatmap_shows_a_rounded_zero_without_a_sign() -> None:
@@ -368,6 +369,33 @@ def test_mask_explorer_stays_small() -> None:
     assert len(figures.mask_explorer()._repr_html_().encode()) < 60_000
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, draw in DRAWINGS.items() if isinstance(draw(), figures.MovingDrawing)]
+)
+def test_a_moving_drawing_tells_briefly_what_a_move_has_changed(name: str) -> None:
+    drawing = DRAWINGS[name]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    told = [label.split("\n")[0] for label in drawing.labels]
+    assert all(10 < len(words) <= 160 for words in told)
+    sizes = [len(control.options) for control in drawing.controls]
+    frames = np.array(told, dtype=object).reshape(sizes)
+    slider = [control.kind for control in drawing.controls].index("slider")
+    for along in np.moveaxis(frames, slider, -1).reshape(-1, sizes[slider]):
+        assert len(set(along)) == sizes[slider]
+    start = tuple(control.start for control in drawing.controls)
+    first = int(np.ravel_multi_index(start, sizes))
+    assert drawing.alt == moving.one_line(drawing.labels[first])
+    assert f'aria-label="{escape(drawing.alt)}"' in drawing.svg
+    assert all(label.count("\n") <= 1 for label in drawing.labels)
+
+
+def test_lines_and_bars_say_their_numbers() -> None:
+    drawn = figures.lines([1, 2], {"a-b": [1, -2.5]}, x_title="x", y_title="y", alt="One two.")
+    assert drawn.alt == "One two. y against x; a-b from 1 at 1 to −2.5 at 2."
+    drawn = figures.bars(["u", "v"], {"a": [1, -2.5]}, y_title="y", alt="One two.")
+    assert drawn.alt == "One two. a: u 1.00, v −2.50."
+
+
 def test_a_choice_is_a_native_list_with_its_start_selected() -> None:
     html = figures.Control("kind", "mask <", ("a", "b & c"), 1, kind="choice").html()
     assert html == (
@@ -512,7 +540,7 @@ def test_tile_walk_prints_no_scores_but_those_of_the_tile_at_work() -> None:
     assert drawing.parts["done-0-0"]["opacity"] == "0011100111"
     masked = [drawing.parts[f"score-0-{j}"]["text"][6] for j in range(3)]
     assert masked == ["1.0", "−∞", "−∞"]
-    assert drawing.controls[1].start == 4 and drawing.alt == drawing.labels[4]
+    assert drawing.controls[1].start == 4 and drawing.alt == moving.one_line(drawing.labels[4])
 
 
 def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -69,17 +70,19 @@ def lines(
     """A drawing of up to three series over the same x, each with its own colour, marker and dash.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line; every x has
-    its tick either way.
+    its tick either way. The axes and the ends of each series follow in the alt text.
 
     Raises: `ValueError` for more than three series or one that is not as long as x.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
     with canvas(8.6, 4.2) as (figure, [axes]):
+        words = [f"{y_title} against {x_title}, {'both axes logarithmic' * powers}".rstrip(", ")]
         for (name, values), look in zip(series.items(), SERIES, strict=False):
             heights = np.asarray(values, dtype=np.float64)
             if heights.shape != (len(x),):
                 raise ValueError(f"expected {len(x)} values in {name!r}, came {heights.shape}")
+            words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
             axes.plot(x, heights, label=name, markersize=6, **look)
         if powers:
             powers_axis(axes, x)
@@ -91,7 +94,7 @@ def lines(
         axes.grid(axis="y")
         if len(series) > 1:
             axes.legend()
-        return Drawing.from_matplotlib(figure, alt)
+        return Drawing.from_matplotlib(figure, _told(alt, words))
 
 
 def bars(
@@ -99,7 +102,7 @@ def bars(
 ) -> Drawing:
     """A drawing of up to three rows of numbers as bars side by side, each bar with its number.
 
-    Numbers have two decimals, and none where all are whole.
+    Numbers have two decimals, and none where all are whole; they follow in the alt text.
 
     Raises: `ValueError` for more than three series or one that is not as long as `labels`.
     """
@@ -109,6 +112,7 @@ def bars(
     width = 0.8 / len(series)
     whole = all(np.equal(np.mod(values, 1), 0).all() for values in series.values())
     with canvas(8.6, 3.6) as (figure, [axes]):
+        words = []
         for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
             heights = np.asarray(values, dtype=np.float64)
             if heights.shape != (len(labels),):
@@ -125,8 +129,16 @@ def bars(
             )
             shown = [f"{height:.{0 if whole else 2}f}".replace("-", "−") for height in heights]
             axes.bar_label(drawn, shown, color=COLOURS["ink"])
+            pairs = (f"{label} {height}" for label, height in zip(labels, shown, strict=True))
+            words.append(f"{name}: {', '.join(pairs)}")
         axes.set_xticks(places, list(labels))
         axes.set_ylabel(y_title)
         axes.margins(y=0.15)
         axes.legend()
-        return Drawing.from_matplotlib(figure, alt)
+        return Drawing.from_matplotlib(figure, _told(alt, words))
+
+
+def _told(alt: str, words: Sequence[str]) -> str:
+    """What a chart's author says of it, and then its numbers."""
+    numbers = re.sub(r"(?<!\w)-(?=\d)", "−", "; ".join(words))
+    return f"{alt} {numbers}."

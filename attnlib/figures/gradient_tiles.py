@@ -28,7 +28,7 @@ def _box(x: float, y: float, width: float, height: float, words: str, name: str,
         stroke_dasharray="5 3" if reads else None,
     )
     middle, weight = y + height / 2 + 4.5, "600" if on else None
-    return frame + text(x + width / 2, middle, words, font_size=12, font_weight=weight)
+    return frame + text(x + width / 2, middle, words, font_weight=weight)
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
@@ -85,7 +85,7 @@ def gradient_tiles(
             )
             label, ink = ("skip", "muted") if skip else (str(turn), "ink")
             # In the corner, where no arrow passes.
-            place = {"text_anchor": "start", "font_size": 11 if skip else 12}
+            place = {"text_anchor": "start"}
             body.append(text(x + 5, top + i * TILE + 16, label, fill=colour(ink), **place))
     for i in range(n_query_blocks):
         y, name = top + i * TILE + (TILE - TALL) / 2, str(i).translate(DIGITS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnlib import masks
 from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.moving import Control, MovingDrawing
+from attnlib.figures.moving import Control, MovingDrawing, one_line
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
 KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {
@@ -54,7 +54,8 @@ def _words(kind: str, size: int, mask: masks.Mask) -> tuple[str, str, str, str, 
     total, flagged = f"{pairs} pairs take part, {share}", f"empty rows: {empty}"
     seen = [_keys(row) for row in mask]
     each = ", ".join(f"query {i}: {keys}" for i, keys in enumerate(seen))
-    label = f"{title}; {mask.shape[1]} keys. The keys seen by {each}. {total}; {flagged}."
+    told = f"{title}; {mask.shape[1]} keys. {total}; {flagged}."
+    label = f"{told}\nThe keys seen by {each}."
     row = (kind, str(mask.shape[1]), str(size) if sized else "any", *seen, pairs, share, empty)
     return title, total, flagged, label, row
 
@@ -129,7 +130,7 @@ def mask_explorer(
         changing("total", totals, 4, below, 14),
         changing("empty", empty, 4, below + 20, 14),
     ]
-    picture = Drawing.from_elements("".join(body), right + 54, below + 30, labels[first])
+    picture = Drawing.from_elements("".join(body), right + 54, below + 30, one_line(labels[first]))
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",

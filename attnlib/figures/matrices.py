@@ -30,7 +30,7 @@ def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
 
 
 def _show(value: float, digits: int = 2) -> str:
-    shown = f"{value:.{digits}f}".replace("-", "−")
+    shown = f"{value:.{digits}f}".replace("-", "−").replace("inf", "∞")
     return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
 
 
@@ -51,7 +51,7 @@ def _cells(
                 width=CELL,
                 height=height,
                 fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
-                fill_opacity=f"{STRONGEST * share if finite else 1:.3f}",
+                fill_opacity=f"{STRONGEST * share if finite else 0.8:.3f}",
                 stroke=colour("grid"),
             )
         )

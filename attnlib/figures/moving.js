@@ -1,6 +1,7 @@
 // Figures that move: one script for all of them.
 // Beside the svg stands JSON: {"labels": [...], "parts": {name: {attribute: [value per frame]}}}.
 // A control picks a frame; every part of the svg (data-part="name") takes that frame's values.
+// The first line of a frame's label is told when a control has moved; the whole names the svg.
 (() => {
   "use strict";
   const start = (figure) => {
@@ -12,6 +13,7 @@
     const parts = new Map(
       [...svg.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]),
     );
+    const said = controls.querySelector(".attn-said");
     const show = () => {
       let frame = 0;
       for (const input of inputs) {
@@ -27,9 +29,12 @@
           else parts.get(name).setAttribute(attribute, values[frame]);
         }
       }
-      svg.setAttribute("aria-label", data.labels[frame]);
+      svg.setAttribute("aria-label", data.labels[frame].replace("\n", " "));
+      return data.labels[frame].split("\n")[0];
     };
-    for (const input of inputs) input.addEventListener("input", show);
+    for (const input of inputs) {
+      input.addEventListener("input", () => { said.textContent = show(); });
+    }
     controls.hidden = false;
     show();
   };

@@ -2,6 +2,9 @@
 
 Every number is computed in Python before the page is opened; the script only copies the values of
 the chosen frame into the SVG. Without scripts the first frame and the table remain.
+
+To those who hear the page, a slider tells its value, and a line that is not seen tells what the
+move has changed: the first line of the frame's label. The whole label is the drawing's name.
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ def script() -> str:
 def stylesheet() -> str:
     """The stylesheet that all moving figures share."""
     return (files("attnlib.figures") / "moving.css").read_text(encoding="utf-8")
+
+
+def one_line(label: str) -> str:
+    """A frame's label as the name of its drawing, which has no lines."""
+    return label.replace("\n", " ")
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Control:
         return (
             f'{words}<input type="range" name="{self.name}" min="0" '
             f'max="{len(self.options) - 1}" step="1" value="{self.start}" '
-            f'aria-valuetext="{shown}"><output>{shown}</output></label>'
+            f'aria-valuetext="{shown}"><output aria-live="off">{shown}</output></label>'
         )
 
 
@@ -61,7 +69,8 @@ class MovingDrawing(Drawing):
 
     `parts` maps the `data-part` name of an SVG element to what changes: an attribute's name, or
     "text", to one value a frame (a string holds values of one character in the least room).
-    `labels` are the words for each frame (the SVG's label follows the controls), and `table` (a
+    `labels` are the words for each frame: a line that is told when a control has moved there, and
+    perhaps a second with the rest. The SVG's label, which follows the controls, is both. `table` (a
     header row, then rows) holds all values for those who see or hear no picture.
 
     Raises: `ValueError` when a sequence does not have one value a frame.
@@ -84,7 +93,8 @@ class MovingDrawing(Drawing):
 
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)
-        return f'<div class="attn-controls" hidden>{inputs}</div>'
+        said = '<p class="attn-said" role="status"></p>'
+        return f'<div class="attn-controls" hidden>{inputs}{said}</div>'
 
     def _table(self) -> str:
         head, *rows = self.table

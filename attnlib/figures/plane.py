@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlib.figures.charts import canvas
-from attnlib.figures.drawing import COLOURS, Drawing
+from attnlib.figures.drawing import COLOURS, Drawing, number
 
 
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
@@ -48,7 +48,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
                 tip = (x + 0.18 * x / length, y + 0.18 * y / length)
                 side = "center" if abs(x) < 0.3 * length else "left" if x > 0 else "right"
                 axes.text(*tip, f"{kind} “{label}”", ha=side, va="center", color=COLOURS[name])
-                words.append(f"{kind} {label} ({x:g}, {y:g})")
+                words.append(f"{kind} {label} ({number(x)}, {number(y)})")
         axes.set_xlim(-reach, reach)
         axes.set_ylim(-reach, reach)
         axes.set_aspect("equal")
@@ -56,7 +56,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
         axes.axvline(0.0, color=COLOURS["grid"], zorder=0)
         axes.set_xlabel("first entry")
         axes.set_ylabel("second entry")
-        alt = "Arrows from the origin: " + ", ".join(words) + "."
+        alt = ("Arrows from the origin: " + ", ".join(words) + ".").replace("-", "−")
         return Drawing.from_matplotlib(figure, alt)
 
 
@@ -99,7 +99,7 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
         axes.set_ylabel("second entry")
         axes.grid(visible=True)
         words = [
-            f"{kind} of {label} at ({x:.2f}, {y:.2f})"
+            f"{kind} of {label} at ({x:.2f}, {y:.2f})".replace("-", "−")
             for points, kind in ((values, "value"), (outputs, "output"))
             for (x, y), label in zip(points, labels, strict=True)
         ]

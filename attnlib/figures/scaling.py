@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlib import experiments
 from attnlib.figures.charts import SERIES, canvas, powers_axis
 from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
-from attnlib.figures.moving import Control, MovingDrawing
+from attnlib.figures.moving import Control, MovingDrawing, one_line
 from attnlib.numpy_dense import softmax
 
 # How a divisor is written in a picture.
@@ -144,7 +144,13 @@ def scaling_explorer(
         text(width / 2, base + 22, below, fill=colour("muted")),
     ]
     parts: dict[str, dict[str, list[str]]] = {}
-    labels = [f"Three bar charts of {n_keys} weights at d_k = {d_k}." for d_k in d_ks]
+    labels = []
+    for d_k, average in zip(d_ks, averages, strict=True):
+        largest = [f"{mean.largest:.2f} divided by {rule}" for rule, mean in average.items()]
+        labels.append(
+            f"Three bar charts of {n_keys} weights at d_k = {d_k}; mean largest weight "
+            f"{', '.join(largest)}.\n"
+        )
     header, rows = ["dₖ"], [[str(d_k)] for d_k in d_ks]
     for column, (rule, divisor) in enumerate(experiments.RULES.items()):
         left = 14.0 + column * (panel + 8.0)
@@ -187,10 +193,11 @@ def scaling_explorer(
             numbers = (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
             rows[index] += [f"{value:.2f}" for value in numbers]
             labels[index] += (
-                f" Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, "
-                f"mean largest weight {mean.largest:.2f}, entropy {mean.entropy:.2f} of the most."
+                f"{' ' * (column > 0)}Divided by {rule}: standard deviation of the scores "
+                f"{mean.score_std:.2f}, sum of squared weights {mean.sum_of_squares:.2f}, entropy "
+                f"{mean.entropy:.2f} of the most."
             )
-    picture = Drawing.from_elements("".join(body), width, base + 112, labels[first])
+    picture = Drawing.from_elements("".join(body), width, base + 112, one_line(labels[first]))
     return MovingDrawing(
         svg=picture.svg,
         alt=picture.alt,

@@ -12,7 +12,7 @@ from attnlib import masks
 from attnlib._checks import Array
 from attnlib.figures.drawing import Drawing, colour, tag, text
 from attnlib.figures.matrices import _show
-from attnlib.figures.moving import Control, MovingDrawing
+from attnlib.figures.moving import Control, MovingDrawing, one_line
 from attnlib.numpy_blockwise import SoftmaxState, _blocks
 
 KINDS = ("all keys", "causal")
@@ -30,10 +30,6 @@ class Step(NamedTuple):
     skipped: frozenset[tuple[int, int]]
 
 
-def _number(value: float, digits: int = 2) -> str:
-    return "−∞" if value == -np.inf else _show(float(value), digits)
-
-
 def _range(name: str, block: slice) -> str:
     """The rows or columns of a block in words: "keys 2 to 3", "key 4"."""
     last = block.stop - 1
@@ -42,8 +38,8 @@ def _range(name: str, block: slice) -> str:
 
 def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
     numbers = (state.row_max[row], state.row_sum[row], state.output[row, 0])
-    shown = tuple(_number(number) for number in numbers)
-    return (*shown, _number(state.finish()[0][row, 0]) if finished else "…")
+    shown = tuple(_show(number) for number in numbers)
+    return (*shown, _show(state.finish()[0][row, 0]) if finished else "…")
 
 
 def _walk(scores: Array, value: Array, kind: str, block_q: int, block_k: int) -> list[Step]:
@@ -77,7 +73,7 @@ def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, st
     """The title of a frame, the line below the tiles, and its label."""
     if step.here is None:
         title, note = f"{kind}: before the first of {total} tiles", "Every row has seen nothing."
-        return title, note, f"{title}. {note} m = −∞, ℓ = 0.00, õ = 0.00 in each."
+        return title, note, f"{title}. {note}\nm = −∞, ℓ = 0.00, õ = 0.00 in each."
     queries, keys = step.here
     title = f"{kind}, tile {number} of {total}: {_range('row', queries)}, {_range('key', keys)}"
     if not step.held:
@@ -94,7 +90,7 @@ def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, st
         )
         for i in range(queries.start, queries.stop)
     )
-    return title, note, f"{title}. {note} {each}."
+    return title, note, f"{title}. {note}\n{each}."
 
 
 def _box(here: tuple[slice, slice] | None) -> dict[str, Any]:
@@ -172,7 +168,7 @@ def tile_walk(
             stroke=colour("orange"), stroke_width=3)
     )  # fmt: skip
     for i, j in np.ndindex(n_queries, n_keys):
-        printed = [_number(f.held[i, j], 1) if (i, j) in f.held else "" for f in frames]
+        printed = [_show(f.held[i, j], 1) if (i, j) in f.held else "" for f in frames]
         changing(f"score-{i}-{j}", printed, LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5)
     right, bottom = LEFT + n_keys * CELL, TOP + n_queries * CELL
     for i in range(n_queries):
@@ -196,7 +192,7 @@ def tile_walk(
     changing("note", [note for _, note, _ in told], 4, bottom + 26, text_anchor="start")
     labels = tuple(label for _, _, label in told)
     width = right + len(COLUMNS) * COLUMN + 12
-    picture = Drawing.from_elements("".join(body), width, bottom + 38, labels[first])
+    picture = Drawing.from_elements("".join(body), width, bottom + 38, one_line(labels[first]))
     rows = [
         (kind, str(number), str(i), _range("key", step.here[1]),
          *(step.rows[i] if step.held else ("skipped",) * len(COLUMNS)))

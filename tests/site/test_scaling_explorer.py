@@ -40,7 +40,7 @@ def assert_shows(figure: Any, d_k: int) -> None:
         assert shown(figure, f"entropy-{column}") == f"entropy / log 8: {means[rule].entropy:.2f}"
     assert figure.locator("output").text_content() == str(d_k)
     assert figure.locator("input").get_attribute("aria-valuetext") == str(d_k)
-    assert f"d_k = {d_k}." in str(figure.locator("svg").get_attribute("aria-label"))
+    assert f"at d_k = {d_k};" in str(figure.locator("svg").get_attribute("aria-label"))
 
 
 @pytest.mark.parametrize("name", ["chapters/03_scaling", "index"])
