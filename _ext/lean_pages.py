@@ -33,6 +33,7 @@ KEPT_SCRIPTS = (
     "scripts/sphinx-book-theme.js",
     "scripts/pydata-sphinx-theme.js",
     "book.js",
+    "search_text.js",
     "attn/moving.js",
 )
 # Values that only the version switcher and search-as-you-type read; the book has neither.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,49 @@ def test_search_works_from_this_host_alone(open_page: OpenPage) -> None:
     visit.page.locator("#search-results ul.search li a").first.wait_for(timeout=5000)
     assert visit.foreign == []
     assert visit.problems == []
+
+
+@pytest.mark.parametrize(
+    ("term", "page"),
+    [
+        ("quadratic", "11. The wall: quadratic cost"),  # in a heading
+        ("caffeinated", "1. A soft dictionary"),  # in the text
+        ("softplus", None),
+        ("log-sum-exp", "12. One pass: the online softmax"),
+        ("tracemalloc", "12. One pass: the online softmax"),  # in code
+        ("rotary", "9. Order: where is a token?"),
+        ("balance", "14. One fused kernel"),  # in an output
+        ("otherwise", "1. A soft dictionary"),  # in a formula
+    ],
+)
+def test_search_finds(open_page: OpenPage, term: str, page: str | None) -> None:
+    visit = open_page(f"search?q={term}")
+    visit.page.wait_for_function(
+        "/(found|did not match)/.test(document.querySelector('#search-results')?.innerText)"
+    )
+    found = visit.page.locator("#search-results ul.search > li > a").all_inner_texts()
+    assert page in found if page else found == []
+    assert visit.problems == [] and visit.foreign == []
+
+
+def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None:
+    page = open_page("search?q=softmax").page
+    results = page.locator("#search-results p.context")
+    results.nth(10).wait_for(timeout=10_000)
+    words = " ".join(results.all_inner_texts())
+    assert "Attention(Q,K,V)=softmax" in re.sub(r"[\s\u2061]", "", words)
+    for tex in ("\\", "^", "{", "dkd"):
+        assert tex not in words, tex
+    assert "root of dk before" in words
+    assert "Skip to main" not in words and "On this page" not in words
+
+
+def test_the_index_has_no_tex(book: Path) -> None:
+    index = (book / "searchindex.js").read_text(encoding="utf-8")
+    terms = index[index.index("terms:") if "terms:" in index else index.index('"terms"') :]
+    for command in ("operatornam", "mathrm", "mathsf", "qquad"):
+        assert f'"{command}"' not in terms, command
+    assert '"softmax"' in terms or "softmax:" in terms
 
 
 def test_the_search_field_opens_by_keyboard(open_page: OpenPage) -> None:
