@@ -66,7 +66,7 @@ $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@touch $@
 
 $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
-	@echo "Installing KaTeX"
+	@echo "Installing KaTeX and axe-core"
 	@$(BIN)/npm ci --ignore-scripts --silent
 	@touch $@
 

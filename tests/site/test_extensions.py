@@ -16,7 +16,15 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = ("docstrings", "lean_pages", "missing_page", "page_meta", "static_math")
+NAMES = (
+    "accessible_pages",
+    "docstrings",
+    "lean_pages",
+    "missing_page",
+    "page_meta",
+    "plain_search",
+    "static_math",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,3 +149,55 @@ def test_rates_of_a_gpu_show_times_and_reasons() -> None:
         "triton_fused", "1024", "64", "causal", "forward", "300", "50%", "1.25",
     ]  # fmt: skip
     assert words[16:] == ["torch_dense", "1024", "64", "causal", "forward", "too large", "", ""]
+
+
+def resolved(*children: nodes.Node) -> nodes.document:
+    """A document of one section with a title."""
+    document = nodes.document(None, None)
+    document += nodes.section("", nodes.title("", "Shapes"), *children)
+    return document
+
+
+def test_a_comma_stays_with_its_formula() -> None:
+    accessible_pages = importlib.import_module("accessible_pages")
+    formula, alone = nodes.math("", "x"), nodes.math("", "y")
+    paragraph = nodes.paragraph(
+        "", "", nodes.Text("Say ("), formula, nodes.Text("), so 5 % of "), alone, nodes.Text(" is")
+    )
+    document = resolved(paragraph)
+    accessible_pages.keep_together(None, document, "")
+    before, kept, between, left, after = paragraph.children
+    assert (before, between, after) == ("Say ", " so 5\u00a0% of ", " is")
+    assert kept["classes"] == ["book-kept"] and kept.children == ["(", formula, "),"]
+    assert left is alone
+
+
+def test_a_table_is_named_and_sorted(tmp_path: Path) -> None:
+    cells = ["letter", "code", "shape", "meaning"]
+    wordy = ["T", "n", "1", "the length of the sequence in tokens"]
+    rows = "\n".join("   * - " + "\n     - ".join(row) for row in (cells, wordy))
+    table = f".. list-table::\n   :header-rows: 1\n\n{rows}\n"
+    numbers = table.replace(wordy[-1], "17")
+    status, said = build(tmp_path, f"{table}\n\n{numbers}", "accessible_pages", katex=False)
+    assert status == 0, said
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert page.count("Title: letter, code, shape, meaning</caption>") == 2
+    assert page.index("book-prose") < page.index("book-numbers")
+
+
+def test_works_of_the_bibliography_are_a_list(tmp_path: Path) -> None:
+    text = "See [A]_ and [B]_.\n\n.. [A] One.\n.. [B] Two.\n"
+    status, said = build(tmp_path, text, "accessible_pages", katex=False)
+    assert status == 0, said
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert page.count('role="list"') == 1 and page.count('role="listitem"') == 2
+    assert "doc-biblioentry" not in page
+
+
+def test_the_index_takes_formulas_by_their_words(tmp_path: Path) -> None:
+    text = r"A formula :math:`\operatorname{perplexity}(x)`."
+    (tmp_path / "out").mkdir(parents=True)
+    status, said = build(tmp_path, text, "plain_search", katex=False)
+    assert status == 0, said
+    index = (tmp_path / "out" / "searchindex.js").read_text(encoding="utf-8")
+    assert '"perplex"' in index and "operatornam" not in index

@@ -1,0 +1,347 @@
+"""axe-core on every page, in both themes and both widths; and that it finds what is wrong.
+
+axe reads a page as assistive technology does. What it would only read twice is taken out first:
+the visible half of each formula and the insides of drawings, which are hidden from the tree of
+names and whose colours are checked below, and formulas and code after the first two of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.site.conftest import ROOT, OpenPage, Visit, all_pages, missing, pages
+from tests.site.test_pages import contrast
+
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 800}
+
+# Every page in both themes and both widths, by two of the four pairs; a few pages in all four.
+ONE, OTHER = {360: "light", 1280: "dark"}, {360: "dark", 1280: "light"}
+
+PRUNE = """() => {
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll(".katex-html, figure svg > *")) part.remove();
+  const met = new Map();
+  for (const word of document.querySelectorAll("article :is(pre span, math)")) {
+    const place = word.parentElement.closest("[class]").className;
+    const kind = `${word.localName} ${word.className} in ${place}`;
+    met.set(kind, (met.get(kind) || 0) + 1);
+    if (met.get(kind) > 2) word.remove();
+  }
+}"""
+RUN = """async (only) => {
+  const { violations } = await axe.run({ runOnly: only, resultTypes: ["violations"] });
+  return violations.flatMap((rule) => rule.nodes.map((node) =>
+    `${rule.id} (${rule.impact}): ${rule.help}\\n    ${node.target.join(" ")}\\n    `
+    + `${node.html.slice(0, 160)}\\n    `
+    + [...node.any, ...node.all, ...node.none].map((check) => check.message).join("; ")));
+}"""
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The program that is run inside each page."""
+    if not AXE.is_file():
+        missing("axe-core is not installed: run `make book`")
+    return AXE.read_text(encoding="utf-8")
+
+
+def violations(page: Any) -> list[str]:
+    """What axe objects to: rule, place, source and reason."""
+    found: list[str] = page.evaluate(RUN, {"type": "tag", "values": RULES})
+    return found
+
+
+def in_both_widths(page: Any, themes: dict[int, str]) -> list[str]:
+    """What axe objects to on a phone and then on a desktop, each in its theme.
+
+    The page was loaded on the phone: the theme looks for boxes that scroll when it is loaded.
+    """
+    found = []
+    for view in (PHONE, DESKTOP):
+        theme = themes[view["width"]]
+        page.set_viewport_size(view)
+        page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+        found += [f"{theme}, {view['width']} px: {one}" for one in violations(page)]
+    return found
+
+
+def report(name: str, found: list[str]) -> str:
+    """The objections to a page, one below the other."""
+    return "\n  ".join([f"axe objects to {name}:", *found])
+
+
+def prepared(visit: Visit, axe: str) -> Any:
+    """A page, thinned out, with axe in it."""
+    visit.page.evaluate(PRUNE)
+    visit.page.evaluate(axe)
+    return visit.page
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
+    page = prepared(open_page(name, **PHONE, motion="reduce"), axe)
+    found = in_both_widths(page, ONE)
+    assert not found, report(name, found)
+
+
+@pytest.mark.parametrize("name", ["index", "chapters/07_masks", "reference/notation"])
+def test_axe_finds_nothing_with_the_themes_exchanged(
+    open_page: OpenPage, axe: str, name: str
+) -> None:
+    page = prepared(open_page(name, "dark", **PHONE, motion="reduce"), axe)
+    found = in_both_widths(page, OTHER)
+    assert not found, report(name, found)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_among_search_results(open_page: OpenPage, axe: str, theme: str) -> None:
+    page = open_page("search?q=softmax", theme, **PHONE, motion="reduce").page
+    page.locator("#search-results p.context").first.wait_for(timeout=10_000)
+    page.evaluate(axe)
+    found = in_both_widths(page, {360: theme, 1280: theme})
+    assert not found, report("the search results", found)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_what_opens(open_page: OpenPage, axe: str, theme: str) -> None:
+    page = prepared(open_page("reference/errata", theme, **PHONE, motion="reduce"), axe)
+    for opener, dialog in (
+        (".search-button", "#pst-search-dialog"),
+        (".primary-toggle", "#pst-primary-sidebar-modal"),
+        (".secondary-toggle", "#pst-secondary-sidebar-modal"),
+    ):
+        page.locator(opener).first.click()
+        page.locator(dialog).wait_for(state="visible")
+        found = violations(page)
+        assert not found, report(f"{dialog} in {theme}", found)
+        page.keyboard.press("Escape")
+        page.locator(dialog).wait_for(state="hidden")
+
+
+FAULTS = {
+    "color-contrast": "<p style='color: #999; background: #fff'>Hardly to be read.</p>",
+    "image-alt": "<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>",
+    "svg-img-alt": "<svg role='img' width='9' height='9'></svg>",
+    "button-name": "<button></button>",
+    "heading-order": "<h5>Three levels down</h5>",
+    "label": "<input type='range'>",
+    "target-size": "<p><button>a</button><button>b</button></p>"
+    "<style>p > button { all: unset; font-size: 8px; }</style>",
+}
+
+
+def test_axe_finds_each_fault(open_page: OpenPage, axe: str) -> None:
+    page = prepared(open_page("reference/bibliography", motion="reduce"), axe)
+    for rule, fault in FAULTS.items():
+        page.evaluate(
+            """html => document.querySelector("article h1").insertAdjacentHTML(
+              "afterend", `<div id="fault">${html}</div>`)""",
+            fault,
+        )
+        found = violations(page)
+        assert found and all(one.startswith(f"{rule} (") for one in found)
+        assert re.search(r"<(p|img|svg|button|h5|input)\b", found[0])
+        assert f"axe objects to this page:\n  {rule}" in report("this page", found)
+        page.evaluate("document.getElementById('fault').remove()")
+    assert violations(page) == []
+
+
+TEXT_IN_DRAWINGS = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
+  };
+  const over = (top, below, share) => below.map((part, i) => part + (top[i] - part) * share);
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const found = [];
+  for (const figure of document.querySelectorAll("figure.attn-figure")) {
+    const paper = rgba(getComputedStyle(figure).backgroundColor).slice(0, 3);
+    const shapes = [];
+    for (const shape of figure.querySelectorAll("svg :is(rect, path, circle, polygon, text)")) {
+      const box = shape.getBoundingClientRect();
+      const style = getComputedStyle(shape);
+      let seen = Number(style.fillOpacity) * Number(style.opacity);
+      for (let up = shape.parentElement; up !== figure; up = up.parentElement) {
+        seen *= Number(getComputedStyle(up).opacity);
+      }
+      if (style.fill === "none" || !seen || !box.width) continue;
+      if (shape.localName !== "text") {
+        shapes.push({ box, shape, fill: rgba(style.fill).slice(0, 3), seen });
+      } else if (shape.textContent.trim()) {
+        const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+        let below = paper;
+        for (const one of shapes) {
+          const inside = x > one.box.left && x < one.box.right && y > one.box.top
+            && y < one.box.bottom;
+          const matrix = inside && one.shape.getScreenCTM().inverse();
+          if (inside && one.shape.isPointInFill(new DOMPoint(x, y).matrixTransform(matrix))) {
+            below = over(one.fill, below, one.seen);
+          }
+        }
+        const mine = over(rgba(style.fill).slice(0, 3), below, seen);
+        const [low, high] = [light(mine), light(below)].sort((a, b) => a - b);
+        const size = Number.parseFloat(style.fontSize) * box.height / shape.getBBox().height;
+        found.push({ words: shape.textContent, contrast: (high + 0.05) / (low + 0.05),
+          size: shape.transform.baseVal.length ? null : size });
+      }
+    }
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", pages())
+def test_text_in_drawings_can_be_read(open_page: OpenPage, theme: str, name: str) -> None:
+    page = open_page(name, theme, **PHONE).page
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    for text in page.evaluate(TEXT_IN_DRAWINGS):
+        assert text["contrast"] >= 4.5, text
+        assert text["size"] is None or text["size"] >= 9, text
+
+
+FEW = ["index", "chapters/07_masks", "reference/api", "reference/notation"]
+STOP = """() => {
+  const stop = document.activeElement;
+  if (!stop || stop === document.body) return null;
+  const style = getComputedStyle(stop);
+  const box = stop.getBoundingClientRect();
+  let around = stop.parentElement;
+  while (around && getComputedStyle(around).backgroundColor === "rgba(0, 0, 0, 0)") {
+    around = around.parentElement;
+  }
+  const ring = style.outlineStyle !== "none" && style.outlineWidth;
+  return { name: stop.outerHTML.slice(0, 120), ring, shadow: style.boxShadow,
+    colour: style.outlineColor, width: Math.round(box.width), height: Math.round(box.height),
+    paper: getComputedStyle(around || document.body).backgroundColor,
+    seen: box.width > 0 && box.right > 0 && box.bottom > 0 };
+}"""
+
+
+def as_hex(colour: str) -> str:
+    """The colour "rgb(1, 2, 3)" as "#010203"."""
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "chapters/05_output"])
+def test_who_uses_the_tab_key_sees_where_they_are(
+    open_page: OpenPage, name: str, theme: str
+) -> None:
+    page = open_page(name, theme, motion="reduce").page
+    stops = []
+    for _ in range(70):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(STOP))
+    stops = [stop for stop in stops if stop]
+    assert len(stops) > 40
+    for stop in stops:
+        assert stop["seen"] and min(stop["width"], stop["height"]) > 0, stop
+        assert stop["ring"] and float(stop["ring"].removesuffix("px")) >= 2, stop
+        assert contrast(as_hex(stop["colour"]), as_hex(stop["paper"])) >= 3, stop
+
+
+def test_the_first_stop_skips_to_the_text(open_page: OpenPage) -> None:
+    page = open_page("chapters/05_output", motion="reduce").page
+    page.keyboard.press("Tab")
+    skip = page.locator(":focus")
+    assert skip.inner_text() == "Skip to main content"
+    box = skip.bounding_box()
+    assert box is not None and box["y"] >= 0 and box["height"] > 0
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('main') !== null")
+
+
+def test_landmarks_name_the_parts_of_a_page(open_page: OpenPage) -> None:
+    page = open_page("chapters/05_output").page
+    for role in ("banner", "main", "contentinfo", "search"):
+        assert page.get_by_role(role).count() == 1, role
+    regions = page.get_by_role("navigation").all()
+    names = [region.evaluate(
+        "e => e.ariaLabel || document.getElementById(e.getAttribute('aria-labelledby')).innerText"
+    ).strip() for region in regions]  # fmt: skip
+    assert len(names) == len(set(names)) >= 2 and "On this page" in names
+
+
+@pytest.mark.parametrize("name", pages())
+def test_tables_have_headers_and_a_name(open_page: OpenPage, name: str) -> None:
+    for table in open_page(name).page.locator("article table").all():
+        head = table.locator("thead th")
+        assert head.count() == table.locator("tbody tr").first.locator("th, td").count() > 1
+        named = table.evaluate(
+            "table => table.caption?.textContent || table.closest('[aria-label]')?.ariaLabel"
+        )
+        assert len((named or "").split()) >= 2
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("width", [1280, 360])
+def test_contrast_themes_of_the_system_hide_nothing(
+    open_page: OpenPage, name: str, width: int
+) -> None:
+    page = open_page(name, width=width, height=800).page
+    page.emulate_media(forced_colors="active")
+    hidden = page.evaluate(
+        """() => {
+          const paper = getComputedStyle(document.body).backgroundColor;
+          const shown = (part) => part.checkVisibility({ visibilityProperty: true });
+          const icons = [...document.querySelectorAll(".fa-solid, .book-icon")].filter(shown)
+            .filter((icon) => getComputedStyle(icon).backgroundColor === paper);
+          const marks = [...document.querySelectorAll("figure svg :is(rect, path, line, text)")]
+            .filter(shown).filter((mark) => {
+              const { fill, stroke } = getComputedStyle(mark);
+              const drawn = [fill, stroke].filter((colour) => colour !== "none");
+              return drawn.length && drawn.every((colour) => colour === paper);
+            });
+          const buttons = [...document.querySelectorAll("button, input, select")].filter(shown)
+            .filter((button) => button.type !== "range"
+              && getComputedStyle(button).borderTopStyle === "none");
+          return [...icons, ...marks, ...buttons].map((part) => part.outerHTML.slice(0, 120));
+        }"""
+    )
+    assert hidden == []
+
+
+CUT = """() => [...document.querySelectorAll("body *")].filter((box) => {
+  const style = getComputedStyle(box);
+  return box.innerText?.trim() && style.clipPath === "none" && style.clip === "auto"
+    && style.position !== "fixed"
+    && [style.overflowX, style.overflowY].some((way) => way === "hidden" || way === "clip")
+    && (style.overflowX !== "auto" && box.scrollWidth > box.clientWidth + 2
+      || style.overflowY !== "auto" && box.scrollHeight > box.clientHeight + 6);
+}).map((box) => box.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_text_of_twice_the_size_fits(open_page: OpenPage, name: str) -> None:
+    page = open_page(name).page
+    page.add_style_tag(content="html { font-size: 200% !important; }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert page.evaluate(CUT) == []
+    paragraph = page.locator("article p").first
+    assert paragraph.evaluate("p => parseFloat(getComputedStyle(p).fontSize)") >= 32
+    assert paragraph.evaluate("p => p.getBoundingClientRect().width") >= 300
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("width", [1280, 360])
+def test_wider_spacing_of_text_fits(open_page: OpenPage, name: str, width: int) -> None:
+    # The four distances that success criterion 1.4.12 lets a reader set.
+    page = open_page(name, width=width, height=800).page
+    page.add_style_tag(
+        content="""* { line-height: 1.5 !important; letter-spacing: 0.12em !important;
+        word-spacing: 0.16em !important; } p { margin-bottom: 2em !important; }
+        .katex, .katex * { letter-spacing: normal !important; line-height: normal !important; }"""
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CUT) == []
