@@ -81,10 +81,23 @@ def printed(text: str) -> dict[str, Any]:
     return {"output_type": "stream", "name": "stdout", "text": text}
 
 
-def drawing(label: str, x: float, word: str) -> dict[str, Any]:
+def drawing(label: str, x: float, word: str, style: str = "") -> dict[str, Any]:
     path = f'<path d="M {x} 0"/>'
-    svg = f'<svg aria-label="{label}">{path}<text x="{x}">{word}</text></svg>'
+    svg = f'<svg aria-label="{label}">{style}{path}<text x="{x}">{word}</text></svg>'
     return result(text_html=f"<figure>{svg}</figure>")
+
+
+def plotted(label: str, x: float, word: str) -> dict[str, Any]:
+    style = f'<defs><style type="text/css">{rehearse.MATPLOTLIB}</style></defs><text>{x}</text>'
+    return drawing(label, x, word, style)
+
+
+def test_how_matplotlib_signs() -> None:
+    from attnlib import figures
+
+    bars = figures.bars(["a"], {"one": [1]}, y_title="y", alt="One bar, of height one.")
+    assert rehearse.MATPLOTLIB in bars.svg
+    assert rehearse.MATPLOTLIB not in figures.ladder().svg
 
 
 def test_what_is_the_same() -> None:
@@ -92,7 +105,7 @@ def test_what_is_the_same() -> None:
         (shown(result(text_plain="2")), shown(result(text_plain="2"))),
         (shown(printed("a\nb\n")), shown(printed("a\n"), printed("b\n"))),
         (shown(result(image_png="iVBO")), shown(result(image_png="another"))),
-        (shown(drawing("two words", 1, "a")), shown(drawing("two words", 1.5, "a"))),
+        (shown(plotted("two words", 1, "a")), shown(plotted("two words", 1.5, "a"))),
         (
             shown(printed("1.1 s"), tags=("nbval-ignore-output",)),
             shown(printed("2.3 s"), tags=("nbval-ignore-output",)),
@@ -107,8 +120,9 @@ def test_what_is_the_same() -> None:
         (shown(result(text_plain="2")), shown(result(text_plain="3")), "+text/plain: 3"),
         (shown(result(text_plain="2")), shown(), "-text/plain: 2"),
         (shown(), shown(printed("warned")), "+name: stdout"),
-        (shown(drawing("a", 1, "one")), shown(drawing("b", 1, "one")), "<figure>b"),
-        (shown(drawing("a", 1, "one")), shown(drawing("a", 1, "two")), "+two</figure>"),
+        (shown(drawing("a", 1, "one")), shown(drawing("a", 1.5, "one")), "M 1.5 0"),
+        (shown(plotted("a", 1, "one")), shown(plotted("b", 1, "one")), "<figure>b"),
+        (shown(plotted("a", 1, "one")), shown(plotted("a", 1, "two")), "+two</figure>"),
     ],
 )
 def test_what_differs(stored: notebooks.Notebook, came: notebooks.Notebook, said: str) -> None:

@@ -3,8 +3,8 @@
 A chapter lies alone in an empty folder. Its environment holds NumPy, torch, matplotlib and a
 kernel, and no `attnlib`: its own set-up cell installs that, from the address that it names, which
 git is told to take from a copy of this working tree. The chapter then runs from top to bottom, and
-has to show what is stored in it, wherever nbval compares. Of a drawing that is its words: other
-versions of matplotlib place its lines a little otherwise.
+has to show what is stored in it, wherever nbval compares. Of a drawing by matplotlib that is
+its words: another version places its lines and its ticks a little otherwise.
 
     colab    what Colab publishes as its own versions (tools/colab.txt)
     numpy    the same without torch, for the chapters that import no torch
@@ -42,6 +42,8 @@ BROUGHT = ("attnlib", "triton")
 NOT_COMPARED = {"nbval-ignore-output", "nbval-skip", notebooks.SETUP_TAG}
 PICTURES = {"image/png", "image/jpeg"}
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.S)
+MATPLOTLIB = "*{stroke-linejoin: round; stroke-linecap: butt}"  # the style it puts into each
+STYLE = re.compile(r"<style.*?</style>", re.S)
 TORCH = re.compile(
     r"^\s*(?:import|from)\s+(?:torch|triton)\b|attnlib\.(?:torch|triton)_|\btorch_", re.M
 )
@@ -226,10 +228,14 @@ def _text(outputs: list[dict[str, Any]]) -> str:
 
 
 def _words(shown: str) -> str:
-    """Return what is shown, with the label and the texts of each drawing in its place."""
+    """Return what is shown, with the words of each drawing by matplotlib in its place."""
 
     def words(drawing: re.Match[str]) -> str:
-        said = re.findall(r'aria-label="([^"]*)"|>([^<>]*[^<>\s][^<>]*)<', drawing[0])
+        if MATPLOTLIB not in drawing[0]:
+            return drawing[0]
+        said = re.findall(
+            r'aria-label="([^"]*)"|>([^<>]*[^\W\d_][^<>]*)<', STYLE.sub("", drawing[0])
+        )
         return "\n".join(label or words for label, words in said)
 
     return DRAWING.sub(words, shown)
