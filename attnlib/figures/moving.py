@@ -56,10 +56,13 @@ class Control:
             )
             return f'{words}<select name="{self.name}">{options}</select></label>'
         shown = escape(self.options[self.start])
+        # Room for the longest option, so that the slider does not change its length under the hand.
+        room = f"min-width:{max(map(len, self.options))}ch"
         return (
             f'{words}<input type="range" name="{self.name}" min="0" '
             f'max="{len(self.options) - 1}" step="1" value="{self.start}" '
-            f'aria-valuetext="{shown}"><output aria-live="off">{shown}</output></label>'
+            f'aria-valuetext="{shown}"><output aria-live="off" style="{room}">{shown}</output>'
+            "</label>"
         )
 
 

@@ -82,7 +82,7 @@ def prepared(visit: Visit, axe: str) -> Any:
     return visit.page
 
 
-@pytest.mark.parametrize("name", all_pages())
+@pytest.mark.parametrize("name", [*all_pages(), "404"])
 def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
     page = prepared(open_page(name, **PHONE, motion="reduce"), axe)
     found = in_both_widths(page, ONE)
