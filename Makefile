@@ -11,7 +11,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve test format notebooks images bench bench-gpu colab latest links \
+.PHONY: help book serve print test format notebooks images bench bench-gpu colab latest links \
   actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
@@ -94,6 +94,9 @@ book: $(BOOK) ## build the website (the first time: environment and packages too
 
 serve: $(BOOK) ## serve the website on this machine (PORT=8000)
 	@$(BIN)/python -m tools.serve $(PORT)
+
+print: $(BOOK) ## make the whole book one page, and a PDF of it where a Chromium is installed
+	@$(BIN)/python -m tools.print_book
 
 # -- checks ----------------------------------------------------------------------------------------
 

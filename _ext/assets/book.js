@@ -22,4 +22,21 @@
       else document.documentElement.requestFullscreen();
     });
   }
+
+  // Paper is white, and a solution on it cannot be opened.
+  const root = document.documentElement;
+  let before = null;
+  addEventListener("beforeprint", () => {
+    if (before) return;
+    const closed = [...document.querySelectorAll("details.hide:not([open])")];
+    before = { theme: root.dataset.theme, closed };
+    root.dataset.theme = "light";
+    for (const solution of closed) solution.open = true;
+  });
+  addEventListener("afterprint", () => {
+    if (!before) return;
+    root.dataset.theme = before.theme;
+    for (const solution of before.closed) solution.open = false;
+    before = null;
+  });
 })();

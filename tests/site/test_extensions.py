@@ -21,6 +21,7 @@ NAMES = (
     "docstrings",
     "lean_pages",
     "missing_page",
+    "one_page",
     "page_meta",
     "plain_search",
     "static_math",
