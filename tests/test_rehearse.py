@@ -97,7 +97,7 @@ def test_how_matplotlib_signs() -> None:
 
     bars = figures.bars(["a"], {"one": [1]}, y_title="y", alt="One bar, of height one.")
     assert rehearse.MATPLOTLIB in bars.svg
-    assert rehearse.MATPLOTLIB not in figures.ladder().svg
+    assert rehearse.MATPLOTLIB not in figures.attention_steps(3, 4, 2, 3).svg
 
 
 def test_what_is_the_same() -> None:
