@@ -49,6 +49,11 @@ async () => {
       size: size(svg), parts: svg.querySelectorAll("*").length, role: svg.getAttribute("role"),
       name: name(svg),
     })),
+    tables: [...document.querySelectorAll("article table")].map((table) => ({
+      name: table.caption?.textContent || table.closest("[aria-label]")?.ariaLabel || "",
+      headers: table.tHead?.rows[0].querySelectorAll("th").length || 0,
+      columns: table.tBodies[0].rows[0].cells.length,
+    })),
     icons: [...document.querySelectorAll(".fa-solid, .book-icon")]
       .filter((icon) => icon.checkVisibility() && getComputedStyle(icon).maskImage === "none")
       .map((icon) => icon.className),

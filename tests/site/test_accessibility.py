@@ -1,8 +1,8 @@
 """axe-core on every page, in both themes and both widths; and that it finds what is wrong.
 
 axe reads a page as assistive technology does. What it would only read twice is taken out first:
-the visible half of each formula and the insides of drawings, which are hidden from the tree of
-names and whose colours are checked below, and formulas and code after the first two of each kind.
+the visible half of each formula, the insides of drawings (hidden from the tree of names; their
+colours are checked in test_pages.py), and formulas and code after the first two of each kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.conftest import ROOT, OpenPage, Visit, all_pages, missing, pages
+from tests.site.conftest import ROOT, OpenPage, Visit, all_pages, missing
 from tests.site.test_pages import contrast
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -151,64 +151,6 @@ def test_axe_finds_each_fault(open_page: OpenPage, axe: str) -> None:
     assert violations(page) == []
 
 
-TEXT_IN_DRAWINGS = """() => {
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
-  };
-  const over = (top, below, share) => below.map((part, i) => part + (top[i] - part) * share);
-  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const found = [];
-  for (const figure of document.querySelectorAll("figure.attn-figure")) {
-    const paper = rgba(getComputedStyle(figure).backgroundColor).slice(0, 3);
-    const shapes = [];
-    for (const shape of figure.querySelectorAll("svg :is(rect, path, circle, polygon, text)")) {
-      const box = shape.getBoundingClientRect();
-      const style = getComputedStyle(shape);
-      let seen = Number(style.fillOpacity) * Number(style.opacity);
-      for (let up = shape.parentElement; up !== figure; up = up.parentElement) {
-        seen *= Number(getComputedStyle(up).opacity);
-      }
-      if (style.fill === "none" || !seen || !box.width) continue;
-      if (shape.localName !== "text") {
-        shapes.push({ box, shape, fill: rgba(style.fill).slice(0, 3), seen });
-      } else if (shape.textContent.trim()) {
-        const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
-        let below = paper;
-        for (const one of shapes) {
-          const inside = x > one.box.left && x < one.box.right && y > one.box.top
-            && y < one.box.bottom;
-          const matrix = inside && one.shape.getScreenCTM().inverse();
-          if (inside && one.shape.isPointInFill(new DOMPoint(x, y).matrixTransform(matrix))) {
-            below = over(one.fill, below, one.seen);
-          }
-        }
-        const mine = over(rgba(style.fill).slice(0, 3), below, seen);
-        const [low, high] = [light(mine), light(below)].sort((a, b) => a - b);
-        const size = Number.parseFloat(style.fontSize) * box.height / shape.getBBox().height;
-        found.push({ words: shape.textContent, contrast: (high + 0.05) / (low + 0.05),
-          size: shape.transform.baseVal.length ? null : size });
-      }
-    }
-  }
-  return found;
-}"""
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", pages())
-def test_text_in_drawings_can_be_read(open_page: OpenPage, theme: str, name: str) -> None:
-    page = open_page(name, theme, **PHONE).page
-    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    for text in page.evaluate(TEXT_IN_DRAWINGS):
-        assert text["contrast"] >= 4.5, text
-        assert text["size"] is None or text["size"] >= 9, text
-
-
 FEW = ["index", "chapters/07_masks", "reference/api", "reference/notation"]
 STOP = """() => {
   const stop = document.activeElement;
@@ -271,17 +213,6 @@ def test_landmarks_name_the_parts_of_a_page(open_page: OpenPage) -> None:
         "e => e.ariaLabel || document.getElementById(e.getAttribute('aria-labelledby')).innerText"
     ).strip() for region in regions]  # fmt: skip
     assert len(names) == len(set(names)) >= 2 and "On this page" in names
-
-
-@pytest.mark.parametrize("name", pages())
-def test_tables_have_headers_and_a_name(open_page: OpenPage, name: str) -> None:
-    for table in open_page(name).page.locator("article table").all():
-        head = table.locator("thead th")
-        assert head.count() == table.locator("tbody tr").first.locator("th, td").count() > 1
-        named = table.evaluate(
-            "table => table.caption?.textContent || table.closest('[aria-label]')?.ariaLabel"
-        )
-        assert len((named or "").split()) >= 2
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -12,6 +12,7 @@ import pytest
 from tests.site.conftest import OpenPage, all_pages, chapters, pages
 
 FACTS = (Path(__file__).parent / "facts.js").read_text(encoding="utf-8")
+DRAWN_TEXT = (Path(__file__).parent / "drawn_text.js").read_text(encoding="utf-8")
 DESKTOP, PHONE = 1280, 360
 VIEWS = [("light", DESKTOP), ("light", PHONE), ("dark", PHONE)]
 MOST_SHIFT = 0.05
@@ -26,6 +27,7 @@ def look(open_anywhere: OpenPage) -> Any:
         visit = open_anywhere(name, theme=theme, width=width, height=800)
         facts: dict[str, Any] = visit.page.evaluate(FACTS)
         facts |= {"foreign": visit.foreign, "problems": visit.problems}
+        facts["drawn_text"] = visit.page.evaluate(DRAWN_TEXT)
         visit.page.context.close()
         return facts
 
@@ -134,6 +136,22 @@ def test_drawings_stand_out_from_the_paper(look: Any, name: str, theme: str) -> 
         assert contrast(colours[text], colours["paper"]) >= 4.5, text
     for mark in ("blue", "orange", "green"):
         assert contrast(colours[mark], colours["paper"]) >= 3, mark
+
+
+@pytest.mark.parametrize("name", pages())
+def test_text_in_drawings_can_be_read(look: Any, name: str, view: tuple[str, int]) -> None:
+    facts = look(name, *view)
+    assert bool(facts["drawn_text"]) == bool(facts["drawings"])
+    for text in facts["drawn_text"]:
+        assert text["contrast"] >= 4.5, text
+        assert text["size"] >= 9, text
+
+
+@pytest.mark.parametrize("name", pages())
+def test_tables_have_headers_and_a_name(look: Any, name: str) -> None:
+    for table in look(name, "light", DESKTOP)["tables"]:
+        assert table["headers"] == table["columns"] > 1, table
+        assert len(table["name"].split()) >= 2, table
 
 
 @pytest.mark.parametrize("name", all_pages())
