@@ -58,6 +58,8 @@ def print_page(folder: Path = PRINT) -> Path | None:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         page = chromium.new_page()
+        # It is a long page, and a machine may be slow or busy.
+        page.set_default_timeout(0)
         page.goto((folder / "index.html").as_uri())
         page.evaluate("document.fonts.ready.then(() => true)")
         page.pdf(

@@ -232,3 +232,28 @@ def test_a_page_of_the_website_is_printed_in_ink_on_white(open_page: OpenPage) -
            .filter((box) => getComputedStyle(box).breakInside !== 'avoid').length"""
     )
     assert broken == 0
+
+
+# What the margins leave of an A4 sheet, at 96 pixels an inch.
+SHEET = {"the one page": 627, "a page of the website": 642}
+WIDTH = "document.documentElement.scrollWidth"
+
+
+def test_the_one_page_is_as_wide_as_its_sheet(browser: Any, one_page: Path) -> None:
+    # A browser prints a page that is wider in smaller letters, all of it. One pixel is a formula's
+    # words for screen readers at the end of a line.
+    width = SHEET["the one page"]
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.emulate_media(media="print")
+    page.goto(one_page.as_uri(), timeout=120_000)
+    assert page.evaluate(WIDTH) <= width + 1
+    context.close()
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_page_of_the_website_is_as_wide_as_its_sheet(open_page: OpenPage, name: str) -> None:
+    width = SHEET["a page of the website"]
+    page = open_page(name, width=width).page
+    page.emulate_media(media="print")
+    assert page.evaluate(WIDTH) <= width
