@@ -1,7 +1,8 @@
 """Pages that load what they use: nothing from another host, no script or font without a purpose.
 
-Everything here goes through Sphinx's hooks. A page's scripts and stylesheets are chosen by name;
-one that the lists below do not name is a warning, so that an update cannot add one unseen.
+Everything here goes through Sphinx's hooks. A page's scripts are chosen by name; one that the lists
+below do not name is a warning, so that an update cannot add one unseen. (`one_stylesheet` does the
+same for stylesheets.)
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
+from pygments.formatters import HtmlFormatter
+from pygments.styles import get_style_by_name
+from pygments.token import Text
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
@@ -24,29 +28,18 @@ logger = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 
-KEPT_SCRIPTS = (
+KEPT_SCRIPTS = ("book.js", "attn/moving.js")
+# The page of results has the search itself as well, from its template.
+SEARCH_SCRIPTS = (
     "documentation_options.js",
     "doctools.js",
     "sphinx_highlight.js",
-    "clipboard.min.js",
-    "copybutton.js",
-    "scripts/sphinx-book-theme.js",
-    "scripts/pydata-sphinx-theme.js",
-    "book.js",
     "search_text.js",
-    "attn/moving.js",
 )
+# book.js does what this book uses of them; they took most of the time to the first key press.
+DROPPED_SCRIPTS = ("scripts/sphinx-book-theme.js",)
 # Values that only the version switcher and search-as-you-type read; the book has neither.
 DROPPED_INLINE = ("DOCUMENTATION_OPTIONS.",)
-KEPT_STYLES = (
-    "pygments.css",
-    "styles/sphinx-book-theme.css",
-    "copybutton.css",
-    "mystnb.*.css",
-    "katex/katex.min.css",
-    "attn/moving.css",
-    "book.css",
-)
 
 # Left out of _static: nothing refers to them. Icons are drawn in book.css, menus and tooltips that
 # need Bootstrap are plain links and titles here.
@@ -56,11 +49,13 @@ UNUSED_FILES = (
     "**/*webpack-macros.html",
     "images/logo_*",
     "locales",
-    "scripts/bootstrap.js",
-    "scripts/fontawesome.js",
+    "scripts",
     "styles/theme.css",
     "vendor",
 )
+
+# Each drawing of matplotlib has it, and it would hold for the whole page; book.css has it once.
+DRAWING_STYLE = '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>'
 
 MOVING_FILES = ("moving.css", "moving.js")
 LONGEST_DESCRIPTION = 160
@@ -128,8 +123,12 @@ def is_moving(node: nodes.Node) -> bool:
 def tidy_outputs(app: Sphinx, doctree: nodes.document) -> None:
     """Move what a page needs once out of the cells, and name what is folded."""
     for raw in list(doctree.findall(nodes.raw)):
-        if "html" in raw.get("format", "") and is_moving(raw):
-            raw.children = [nodes.Text(moving_figures_for_the_book(raw.astext()))]
+        if "html" not in raw.get("format", ""):
+            continue
+        html = raw.astext().replace(DRAWING_STYLE, "")
+        if is_moving(raw):
+            html = moving_figures_for_the_book(html)
+        raw.children = [nodes.Text(html)]
     for cell in doctree.findall(nodes.container):
         if cell.get("nb_element") == "cell_code" and cell.get("hide_mode"):
             title = re.match(r"#\s*@title\s+(.+)", cell.astext().lstrip())
@@ -219,25 +218,23 @@ def name_page(
 
 
 def name_of(asset: Any) -> str | None:
-    """A script's or stylesheet's name within _static; None for inline code."""
+    """A script's name within _static; None for inline code."""
     filename = getattr(asset, "filename", asset)
     if not filename:
         return None
     return str(filename).removeprefix("_static/")
 
 
-def choose_assets(
+def choose_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Keep the scripts and stylesheets that the page uses; scripts wait for the page."""
+    """Keep the scripts that the page uses; they wait for the page."""
     if doctree is not None and any(is_moving(raw) for raw in doctree.findall(nodes.raw)):
         if not (Path(app.doctreedir) / "lean_pages" / "attn").is_dir():
             raise ExtensionError(
                 f"{pagename} has a moving figure; attnlib/figures has no moving.js"
             )
-        app.add_css_file("attn/moving.css")
         app.add_js_file("attn/moving.js")
-    app.add_js_file("scripts/pydata-sphinx-theme.js")
 
     scripts = []
     for script in context["script_files"]:
@@ -246,25 +243,12 @@ def choose_assets(
             code = getattr(script, "attributes", {}).get("body", "")
             if not code.startswith(DROPPED_INLINE):
                 logger.warning("lean_pages: inline script is not known: %.60s", code)
-        elif name not in KEPT_SCRIPTS:
-            logger.warning("lean_pages: script is not known: %s", name)
-        else:
-            # The search page runs its own scripts at once, on top of these.
-            if pagename != "search":
-                script.attributes["defer"] = "defer"
-            else:
-                script.attributes.pop("defer", None)
+        elif name in KEPT_SCRIPTS or (name in SEARCH_SCRIPTS and pagename == "search"):
+            script.attributes["defer"] = "defer"
             scripts.append(script)
+        elif name not in (*SEARCH_SCRIPTS, *DROPPED_SCRIPTS):
+            logger.warning("lean_pages: script is not known: %s", name)
     context["script_files"] = scripts
-
-    styles = []
-    for style in context["css_files"]:
-        name = name_of(style) or ""
-        if any(Path(name).match(kept) for kept in KEPT_STYLES):
-            styles.append(style)
-        else:
-            logger.warning("lean_pages: stylesheet is not known: %s", name)
-    context["css_files"] = styles
 
 
 def no_actions_yet(
@@ -287,6 +271,32 @@ def plain_actions(
             elif label == "download-notebook-button" or str(url).endswith(".ipynb"):
                 found["notebook"] = url
     context["page_actions"] = found
+
+
+class FewerSpans(HtmlFormatter):
+    """Code in which a token has a span only where a style shows it unlike plain text.
+
+    A name, a bracket or a space has no colour of its own; their spans are half of all.
+    """
+
+    shown_in: tuple[Any, ...] = ()
+
+    def _get_css_classes(self, ttype: Any) -> str:
+        if all(
+            style.style_for_token(ttype) == style.style_for_token(Text) for style in self.shown_in
+        ):
+            return ""
+        return str(super()._get_css_classes(ttype))
+
+
+def use_fewer_spans(app: Sphinx) -> None:
+    """Format code with the spans that the styles of the two themes show."""
+    options = app.config.html_theme_options
+    names = [options.get(f"pygments_{theme}_style") for theme in ("light", "dark")]
+    if app.builder.format == "html" and all(names):
+        styles = tuple(get_style_by_name(name) for name in names)
+        formatter = type("FewerSpans", (FewerSpans,), {"shown_in": styles})
+        app.builder.highlighter.formatter = formatter  # type: ignore[attr-defined]
 
 
 def add_templates(app: Sphinx, config: Config) -> None:
@@ -330,10 +340,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("comments_config", {}, "")
     app.connect("config-inited", add_templates)
     app.connect("builder-inited", add_assets)
+    app.connect("builder-inited", use_fewer_spans)
     app.connect("doctree-read", tidy_outputs)
     app.connect("html-page-context", no_actions_yet, priority=100)
     app.connect("html-page-context", name_page, priority=900)
     app.connect("html-page-context", plain_actions, priority=900)
-    app.connect("html-page-context", choose_assets, priority=950)
+    app.connect("html-page-context", choose_scripts, priority=950)
     app.connect("build-finished", remove_unused)
     return {"version": "1.0", "parallel_read_safe": True, "parallel_write_safe": True}

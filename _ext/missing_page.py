@@ -6,13 +6,12 @@ carries its style itself, and a base element, the path of `html_baseurl`, holds 
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from content_policy import digest
 from lean_pages import plain_text
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -41,23 +40,14 @@ def parts(app: Sphinx) -> list[Part]:
     return found
 
 
-def allowed(code: str) -> str:
-    """An inline style or script as a content-security policy names it.
-
-    >>> allowed("")
-    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
-    """
-    return f"'sha256-{b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
-
-
 def missing_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Sphinx's hook for pages that no source file has."""
     style = (TEMPLATES / "404.css").read_text(encoding="utf-8")
     script = (TEMPLATES / "404.js").read_text(encoding="utf-8")
     policy = [
         "default-src 'none'",
-        f"style-src {allowed(style)}",
-        f"script-src {allowed(script)}",
+        f"style-src {digest(style)}",
+        f"script-src {digest(script)}",
         "img-src 'self'",
         "base-uri 'self'",
         "form-action 'self'",

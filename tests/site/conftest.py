@@ -6,8 +6,6 @@ ATTENTION_REQUIRE_BROWSER=1, as in continuous integration, that is a failure ins
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import shutil
 import sys
@@ -19,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+from tools.serve import server_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -74,16 +74,10 @@ def book() -> Path:
     return BOOK
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="session")
 def address(book: Path) -> Iterator[str]:
     """The address at which the book is served while the tests run."""
-    handler = functools.partial(_Quiet, directory=str(book))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with server_of(book, quiet=True) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -131,6 +125,7 @@ def open_anywhere(browser: Browser, address: str) -> OpenPage:
         *,
         scripts: bool = True,
         motion: str = "no-preference",
+        moved: bool = True,
     ) -> Visit:
         context = browser.new_context(
             viewport={"width": width, "height": height},
@@ -161,6 +156,10 @@ def open_anywhere(browser: Browser, address: str) -> OpenPage:
         visit.page.goto(f"{address}/{path}.html{query}", wait_until="load")
         if scripts:
             visit.page.evaluate("document.fonts.ready.then(() => true)")
+        if scripts and moved and visit.page.locator("html[data-layout]").count():
+            # A reader's first move: what is below the first screen gets its place.
+            visit.page.evaluate("dispatchEvent(new Event('pointermove'))")
+            visit.page.locator("html[data-laid-out]").wait_for(state="attached")
         return visit
 
     return open_page

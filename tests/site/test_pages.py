@@ -41,8 +41,11 @@ def view(request: pytest.FixtureRequest) -> tuple[str, int]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance of "#rrggbb", as the accessibility guidelines define it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    """Relative luminance of "#rrggbb" or "#rgb", as the accessibility guidelines define it."""
+    digits = colour.removeprefix("#")
+    if len(digits) == 3:
+        digits = "".join(2 * digit for digit in digits)
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -56,6 +59,7 @@ def contrast(one: str, other: str) -> float:
 def test_contrast_of_known_colours() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert contrast("#777", "#fff") == contrast("#777777", "#ffffff")
 
 
 @pytest.mark.parametrize("name", all_pages())

@@ -120,9 +120,8 @@ def test_search_works_from_this_host_alone(open_page: OpenPage) -> None:
 )
 def test_search_finds(open_page: OpenPage, term: str, page: str | None) -> None:
     visit = open_page(f"search?q={term}")
-    visit.page.wait_for_function(
-        "/(found|did not match)/.test(document.querySelector('#search-results')?.innerText)"
-    )
+    said = re.compile("found|did not match")
+    visit.page.locator("#search-results").filter(has_text=said).wait_for(timeout=10_000)
     found = visit.page.locator("#search-results ul.search > li > a").all_inner_texts()
     assert page in found if page else found == []
     assert visit.problems == [] and visit.foreign == []
@@ -185,3 +184,114 @@ def test_less_motion_is_respected(open_page: OpenPage) -> None:
         "[...document.querySelectorAll('*')].map(e => getComputedStyle(e).transitionDuration)"
     )
     assert {part for each in durations for part in each.split(", ")} == {"0s"}
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(open_page: OpenPage) -> None:
+    page = open_page("index", theme="dark").page
+    dark, light = (page.locator(f"html[data-theme={theme}]") for theme in ("dark", "light"))
+    dark.wait_for(timeout=2000)
+    page.emulate_media(color_scheme="light")
+    light.wait_for(timeout=2000)
+    page.locator(".theme-switch-button").first.click()
+    dark.wait_for(timeout=2000)
+    page.emulate_media(color_scheme="dark")
+    page.emulate_media(color_scheme="light")
+    page.wait_for_timeout(200)
+    assert dark.count() == 1
+
+
+def test_code_is_copied_as_it_was_written(open_page: OpenPage) -> None:
+    page = open_page("chapters/01_lookup").page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = page.locator(".cell_input pre", has_text="drinks =").first
+    button = code.locator("xpath=../button")
+    assert button.get_attribute("aria-label") == "Copy this code"
+    code.hover()
+    button.click()
+    page.locator("[role=status]", has_text="Copied").wait_for(state="attached")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith('drinks = ["herb tea"') and copied == code.inner_text().strip("\n")
+    assert page.locator(".cell_output .copybtn").count() == 0
+
+
+def test_code_is_copied_where_there_is_no_clipboard(open_page: OpenPage) -> None:
+    page = open_page("chapters/01_lookup").page
+    page.evaluate(
+        """() => {
+          Object.defineProperty(navigator, "clipboard", { value: undefined });
+          document.addEventListener("copy", () => { window.copied = String(getSelection())
+            || document.activeElement.value; });
+        }"""
+    )
+    code = page.locator(".cell_input pre", has_text="drinks =").first
+    code.hover()
+    code.locator("xpath=../button").click()
+    page.locator("[role=status]", has_text="Copied").wait_for(state="attached")
+    assert page.evaluate("window.copied").startswith("drinks =")
+
+
+def test_the_search_field_closes_by_a_click_outside_and_by_escape(open_page: OpenPage) -> None:
+    page = open_page("index").page
+    dialog = page.locator("#pst-search-dialog")
+    page.locator(".search-button__button").first.click()
+    assert dialog.is_visible()
+    page.mouse.click(5, 5)
+    assert not dialog.is_visible()
+    page.keyboard.press("Control+k")
+    assert dialog.is_visible()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_the_contents_of_a_page_open_on_a_phone_and_close(open_page: OpenPage) -> None:
+    page = open_page("chapters/01_lookup", width=360, height=780).page
+    button = page.locator(".secondary-toggle")
+    entry = page.locator("#pst-page-toc-nav a").nth(1)
+    button.click()
+    entry.wait_for(state="visible")
+    page.wait_for_timeout(400)  # the drawer slides in
+    page.keyboard.press("Escape")
+    entry.wait_for(state="hidden")
+    assert button.evaluate("button => button === document.activeElement")
+    button.click()
+    page.wait_for_timeout(400)
+    entry.click()
+    entry.wait_for(state="hidden")
+    assert page.evaluate("location.hash") == entry.get_attribute("href")
+
+
+def test_the_contents_of_the_book_fold_away_on_a_desktop(open_page: OpenPage) -> None:
+    page = open_page("chapters/01_lookup").page
+    contents = page.locator("#pst-primary-sidebar")
+    assert contents.is_visible()
+    page.locator(".primary-toggle").click()
+    contents.wait_for(state="hidden")
+    page.locator(".primary-toggle").click()
+    contents.wait_for(state="visible")
+
+
+def test_the_contents_show_where_one_is(open_page: OpenPage) -> None:
+    page = open_page("chapters/03_scaling").page
+    entries = page.locator("#pst-page-toc-nav a")
+    third = str(entries.nth(2).get_attribute("href"))
+    page.evaluate("id => document.querySelector(id).scrollIntoView()", third)
+    page.locator(f"#pst-page-toc-nav a[href='{third}'][aria-current='true']").wait_for()
+    assert page.locator("#pst-page-toc-nav a[aria-current]").count() == 1
+    page.locator("body.scrolled").wait_for()
+    # A long way down the list, the chapter is in view in the contents of the book.
+    page = open_page("chapters/14_fused_kernel", height=500).page
+    active = page.locator(".bd-docs-nav .active").last.bounding_box()
+    assert active is not None and 0 < active["y"] < 500
+
+
+def test_words_that_were_searched_for_are_marked_until_escape(open_page: OpenPage) -> None:
+    page = open_page("search?q=softmax").page
+    result = page.locator("#search-results ul.search li a", has_text="From scores to weights")
+    result.first.click()
+    page.wait_for_url("**/04_softmax.html*")
+    marked = "CSS.highlights.get('searched')?.size ?? 0"
+    assert page.evaluate(marked) > 10
+    page.keyboard.press("Escape")
+    assert page.evaluate(marked) == 0
+    page.reload()
+    assert page.evaluate(marked) == 0

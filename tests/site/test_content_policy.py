@@ -1,0 +1,100 @@
+"""The content-security policy: on every page, first in its head, and it refuses what is foreign."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.site.conftest import OpenPage, all_pages
+
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+ELSEWHERE = "https://example.org"
+
+# What somebody might put into a page: each tries to load or to run something.
+FOREIGN = {
+    "img-src": f"new Image().src = '{ELSEWHERE}/a.png'",
+    "script-src-elem": f"""document.head.append(
+        Object.assign(document.createElement("script"), {{ src: "{ELSEWHERE}/a.js" }}))""",
+    "style-src-elem": f"""document.head.append(Object.assign(
+        document.createElement("link"), {{ rel: "stylesheet", href: "{ELSEWHERE}/a.css" }}))""",
+    "connect-src": f"fetch('{ELSEWHERE}/a.json').catch(() => null)",
+    "font-src": f"new FontFace('a', 'url({ELSEWHERE}/a.woff2)').load().catch(() => null)",
+    "frame-src": f"""document.body.append(
+        Object.assign(document.createElement("iframe"), {{ src: "{ELSEWHERE}" }}))""",
+    "form-action": f"""document.body.append(Object.assign(
+        document.createElement("form"), {{ action: "{ELSEWHERE}", method: "post" }}));
+        document.body.lastElementChild.submit()""",
+    "base-uri": f"""document.head.prepend(
+        Object.assign(document.createElement("base"), {{ href: "{ELSEWHERE}" }}))""",
+}
+INLINE = {
+    "script-src-elem": """document.head.append(
+        Object.assign(document.createElement("script"), { textContent: "window.ran = true" }))""",
+    "script-src-attr": """document.body.setAttribute("onclick", "window.ran = true");
+        document.body.click()""",
+    "style-src-elem": """document.head.append(
+        Object.assign(document.createElement("style"), { textContent: "p { color: red }" }))""",
+}
+REFUSED = """code => new Promise((done) => {
+  document.addEventListener("securitypolicyviolation",
+    (event) => done([event.effectiveDirective, event.disposition]));
+  setTimeout(() => done(null), 3000);
+  (0, eval)(code);
+})"""
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_a_page_has_its_policy_before_all_else(book: Path, name: str) -> None:
+    page = (book / f"{name}.html").read_text(encoding="utf-8")
+    policies = list(POLICY.finditer(page))
+    assert len(policies) == 1
+    before = page[: policies[0].start()]
+    assert not re.search(r"<(script|link|style|img|body)\b", before)
+    rules = dict(rule.split(" ", 1) for rule in unescape(policies[0][1]).split("; "))
+    assert rules["default-src"] == "'none'"
+    assert "unsafe" not in rules["script-src"] + rules["style-src"]
+    assert "http" not in policies[0][1] and "*" not in policies[0][1]
+    for code in re.findall(r"<script(?![^>]*\b(?:src|type)=)[^>]*>(.*?)</script>", page, re.S):
+        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in rules["script-src"]
+
+
+@pytest.mark.parametrize("directive", FOREIGN)
+def test_what_is_elsewhere_is_refused(open_page: OpenPage, directive: str) -> None:
+    page = open_page("chapters/01_lookup").page
+    left: list[str] = []
+    page.on("requestfinished", lambda request: left.append(request.url))
+    page.on("requestfailed", lambda request: left.append(f"{request.url} {request.failure}"))
+    assert page.evaluate(REFUSED, FOREIGN[directive]) == [directive, "enforce"]
+    # The browser may note the request; it says that the policy kept it from leaving.
+    assert [each for each in left if ELSEWHERE in each and not each.endswith(" csp")] == []
+
+
+@pytest.mark.parametrize("directive", INLINE)
+def test_what_is_written_into_the_page_is_refused(open_page: OpenPage, directive: str) -> None:
+    page = open_page("chapters/01_lookup").page
+    assert page.evaluate(REFUSED, INLINE[directive]) == [directive, "enforce"]
+    assert page.evaluate("window.ran") is None
+
+
+@pytest.mark.parametrize("name", [*all_pages(), "search.html?q=softmax"])
+def test_a_page_of_a_file_works_without_a_word(browser: Any, book: Path, name: str) -> None:
+    page = browser.new_context().new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    path, _, query = name.partition("?")
+    page.goto(f"{(book / path).with_suffix('.html').as_uri()}?{query}", wait_until="load")
+    page.evaluate("document.fonts.ready.then(() => true)")
+    if query:
+        page.locator("#search-results ul.search li a").first.wait_for(timeout=10_000)
+    assert page.evaluate("getComputedStyle(document.body).fontSize") != ""
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert said == []
+    page.context.close()
