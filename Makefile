@@ -11,7 +11,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print test format notebooks images bench bench-gpu colab latest links \
+.PHONY: help book serve print lighthouse test format notebooks images bench bench-gpu colab latest links \
   actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
@@ -66,7 +66,7 @@ $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@touch $@
 
 $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
-	@echo "Installing KaTeX and axe-core"
+	@echo "Installing KaTeX, axe-core and what joins the stylesheets"
 	@$(BIN)/npm ci --ignore-scripts --silent
 	@touch $@
 
@@ -97,6 +97,17 @@ serve: $(BOOK) ## serve the website on this machine (PORT=8000)
 
 print: $(BOOK) ## make the whole book one page, and a PDF of it where a Chromium is installed
 	@$(BIN)/python -m tools.print_book
+
+# Lighthouse is large, and the book needs none of it: it is installed by the first run.
+LIGHTHOUSE := tools/lighthouse/node_modules/.complete
+
+$(LIGHTHOUSE): tools/lighthouse/package.json tools/lighthouse/package-lock.json $(PACKAGES)
+	@echo "Installing Lighthouse, 190 MB"
+	@cd tools/lighthouse && PUPPETEER_SKIP_DOWNLOAD=1 $(CURDIR)/$(BIN)/npm ci --ignore-scripts --silent
+	@touch $@
+
+lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium)
+	@$(BIN)/python -m tools.page_scores
 
 # -- checks ----------------------------------------------------------------------------------------
 
@@ -168,4 +179,4 @@ clean: ## remove the website and all caches, keep the environment
 	  -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
-	@rm -rf $(VENV) node_modules *.egg-info build dist
+	@rm -rf $(VENV) node_modules tools/lighthouse/node_modules *.egg-info build dist

@@ -1,8 +1,9 @@
 """`{results} name part`: what a benchmark has stored, as a table or a picture.
 
 The parts are those of `benchmarks/results/<name>.json`: machine, means, rows, memory, and `ratios`
-and `bytes`, which draw rows and memory; `rates` are the rows of a GPU. So no measured number is
-typed into a page. Where a result may be missing, the directive's content is shown in its stead.
+and `bytes`, which draw rows and memory; `rates` are the rows of a GPU, `scores` and `pages` those
+of Lighthouse. So no measured number is typed into a page. Where a result may be missing, the
+directive's content is shown in its stead.
 """
 
 from __future__ import annotations
@@ -143,6 +144,47 @@ def rates(result: dict[str, Any]) -> nodes.Node:
     return table([*head, *(f"time by {peer}'s" for peer in peers)], rows)
 
 
+SCORES = {
+    "performance": "performance",
+    "accessibility": "accessibility",
+    "best_practices": "best practices",
+    "seo": "search engines",
+}
+
+
+def scores(result: dict[str, Any]) -> nodes.Node:
+    """Give the worst and the median score over all pages, and what was aimed at."""
+    rows = []
+    for form, found in result["summary"].items():
+        for name, words in SCORES.items():
+            worst, median = (f"{found[name][which]:.0f}" for which in ("worst", "median"))
+            rows.append([form, words, worst, median, f"≥ {result['targets'][form][name]}"])
+        for name, words, unit, digits in (
+            ("first_paint_ms", "first paint, s", 1000, 1),
+            ("transfer_bytes", "on the way, without pictures, KiB", 1024, 0),
+        ):
+            worst, median = (
+                f"{found[name][which] / unit:.{digits}f}" for which in ("worst", "median")
+            )
+            rows.append([form, words, worst, median, ""])
+    return table(["on a", "what", "worst page", "median", "aim"], rows)
+
+
+def pages(result: dict[str, Any]) -> nodes.Node:
+    """Give the scores of each page, phone and desktop side by side."""
+    by_form = {(row["page"], row["form"]): row for row in result["rows"]}
+    rows = []
+    for page in dict.fromkeys(row["page"] for row in result["rows"]):
+        cells = [page.removesuffix(".html")]
+        for form in ("mobile", "desktop"):
+            row = by_form[page, form]
+            cells.append(" / ".join(str(row[name]) for name in SCORES))
+            cells.append(f"{row['first_paint_ms'] / 1000:.1f}")
+        rows.append([*cells, f"{by_form[page, 'mobile']['transfer_bytes'] / 1024:.0f}"])
+    head = ["page", "phone", "first paint, s", "desktop", "first paint, s", "KiB"]
+    return table(head, rows)
+
+
 PARTS = {
     "machine": machine,
     "means": means,
@@ -151,6 +193,8 @@ PARTS = {
     "ratios": ratios,
     "bytes": bytes_,
     "rates": rates,
+    "scores": scores,
+    "pages": pages,
 }
 
 

@@ -352,7 +352,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_command() -> None:
     said = make().stdout
     commands = ["book", "serve", "test", "format", "notebooks", "images", "repository", "clean"]
-    commands += ["colab", "latest", "links", "dist", "hooks", "actionlint"]
+    commands += ["lighthouse", "colab", "latest", "links", "dist", "hooks", "actionlint"]
     assert [command for command in commands if f"  {command} " not in said] == []
 
 
