@@ -45,19 +45,17 @@ def means(result: dict[str, Any]) -> nodes.Node:
 
 
 def timings(result: dict[str, Any]) -> nodes.Node:
-    head = ["form", "dtype", "T", "D", "heads", "keys", "pass", "ratio", "quartiles", "to products"]
+    head = ["form", "dtype", "heads × T × D", "keys", "pass", "ratio", "products", "quartiles"]
     rows = [
         [
             row["form"],
             row["dtype"],
-            str(row["n_tokens"]),
-            str(row["n_features"]),
-            str(row["heads"]),
+            f"{row['heads']} × {row['n_tokens']} × {row['n_features']}",
             "causal" if row["is_causal"] else "all",
-            "forward and backward" if row["backward"] else "forward",
+            "both" if row["backward"] else "forward",
             f"{row['ratio']:.2f}",
-            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
             "" if row["to_products"] is None else f"{row['to_products']:.2f}",
+            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
         ]
         for row in result["rows"]
     ]
@@ -178,7 +176,7 @@ def pages(result: dict[str, Any]) -> nodes.Node:
         cells = [page.removesuffix(".html")]
         for form in ("mobile", "desktop"):
             row = by_form[page, form]
-            cells.append(" / ".join(str(row[name]) for name in SCORES))
+            cells.append("/".join(str(row[name]) for name in SCORES))
             cells.append(f"{row['first_paint_ms'] / 1000:.1f}")
         rows.append([*cells, f"{by_form[page, 'mobile']['transfer_bytes'] / 1024:.0f}"])
     head = ["page", "phone", "first paint, s", "desktop", "first paint, s", "KiB"]

@@ -23,6 +23,15 @@ async () => {
     setTimeout(() => done(sum), 120);
   });
 
+  // Commas that a line begins with: those after a formula that cannot break by itself.
+  const lost = [...document.querySelectorAll(".book-kept")].filter((kept) => {
+    const [comma, formula] = [kept.lastChild, kept.querySelector(".katex-html")];
+    if (comma.nodeType !== Node.TEXT_NODE || formula.children.length > 1) return false;
+    const range = new Range();
+    range.selectNodeContents(comma);
+    return shown(kept) && range.getBoundingClientRect().top > formula.getBoundingClientRect().bottom;
+  });
+
   const style = getComputedStyle(document.documentElement);
   const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
   return {
@@ -62,6 +71,12 @@ async () => {
       .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0
         && shown(box) && getComputedStyle(box).overflowX !== "visible")
       .map((box) => box.textContent.slice(0, 60)),
+    unshaded: [...document.querySelectorAll(".math-scroll, .attn-figure, .attn-drawing")]
+      .filter((box) => box.scrollWidth > box.clientWidth + 1 && shown(box)
+        && getComputedStyle(box).overflowX !== "visible"
+        && !getComputedStyle(box).backgroundImage.includes("gradient"))
+      .map((box) => box.textContent.slice(0, 60)),
+    lost: lost.map((kept) => kept.textContent),
     shift,
     colours: Object.fromEntries(
       variables.map((variable) => [variable, style.getPropertyValue(`--attn-${variable}`).trim()]),

@@ -128,6 +128,16 @@ def test_boxes_that_scroll_can_be_reached(look: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", all_pages())
+def test_figures_and_formulas_that_go_on_have_a_shaded_edge(look: Any, name: str) -> None:
+    assert look(name, "light", PHONE)["unshaded"] == []
+
+
+@pytest.mark.parametrize("name", all_pages())
+def test_no_line_begins_with_a_comma(look: Any, name: str) -> None:
+    assert look(name, "light", PHONE)["lost"] == []
+
+
+@pytest.mark.parametrize("name", all_pages())
 def test_nothing_jumps_while_the_page_loads(look: Any, name: str, view: tuple[str, int]) -> None:
     assert look(name, *view)["shift"] <= MOST_SHIFT
 
