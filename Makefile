@@ -12,7 +12,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help book serve print lighthouse test format notebooks images bench bench-gpu colab latest links \
-  actionlint hooks dist repository clean distclean FORCE
+  actionlint hooks dist repository clean distclean fuzz FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -116,6 +116,11 @@ test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (P
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest --nbval --nbval-current-env $(WORKERS) $(PYTEST_ARGS)
+
+# What it finds it keeps in .hypothesis/, and tries first the next time.
+fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/test_fuzz.py tests/test_properties.py \
+	  $(WORKERS) $(PYTEST_ARGS)
 
 hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
 	@$(BIN)/pre-commit install

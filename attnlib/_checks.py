@@ -55,6 +55,12 @@ def is_tensor(thing: object) -> bool:
     return torch is not None and isinstance(thing, torch.Tensor)
 
 
+def check_like(like: object) -> None:
+    """Require an array or a tensor to take after, or None."""
+    if not (like is None or isinstance(like, np.ndarray) or is_tensor(like)):
+        raise TypeError(f"like must be an array or a tensor; got {type(like).__qualname__}")
+
+
 def dtype_name(array: Any) -> str:
     """Give the name of an array's or a tensor's dtype, "float32" for both."""
     return getattr(array.dtype, "name", None) or str(array.dtype).removeprefix("torch.")
@@ -138,6 +144,17 @@ def checked_count(name: str, number: Any, least: int = 0) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}; got {number}")
     return int(number)
+
+
+def check_axis(name: str, axis: Any, shape: Shape) -> None:
+    """Require an axis that is there; as elsewhere, a single number has the axes 0 and -1."""
+    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer; got {axis!r}")
+    rank = max(1, len(shape))
+    if not -rank <= axis < rank:
+        raise np.exceptions.AxisError(
+            f"{name} must lie between {-rank} and {rank - 1} for shape {shape}; got {axis}"
+        )
 
 
 def check_flag(name: str, flag: object) -> None:

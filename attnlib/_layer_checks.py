@@ -29,6 +29,14 @@ def check_settings(bias: object, is_causal: object, max_seq_len: object, **sizes
             raise ValueError(f"{name} must be at least 1; got {size}")
 
 
+def check_axes(x: object, *axes: str) -> None:
+    """Require a tensor that has these axes at its end."""
+    check_tensor("x", x)
+    assert isinstance(x, Tensor)
+    if x.ndim < len(axes):
+        raise ValueError(f"x must be (…, {', '.join(axes)}); got {tuple(x.shape)}")
+
+
 def check_heads(d_model: int, n_heads: int, n_kv_heads: int = 1) -> None:
     """Require heads of equal size, in groups of equal size."""
     if n_heads < 1 or d_model % n_heads:

@@ -22,6 +22,7 @@ from attnlib._checks import (
     Array,
     broadcast_shapes,
     check_array,
+    check_like,
     checked_count,
     dtype_name,
     is_tensor,
@@ -36,10 +37,9 @@ Align = Literal["top-left", "bottom-right"]
 
 def _places(n: int, like: object) -> Any:
     """Give 0 … n - 1, as a tensor on the device of `like` if that is one."""
-    if like is None or isinstance(like, np.ndarray):
-        return np.arange(n)
+    check_like(like)
     if not is_tensor(like):
-        raise TypeError(f"like must be an array or a tensor; got {type(like).__qualname__}")
+        return np.arange(n)
     import torch  # somebody has: there is a tensor
 
     return torch.arange(n, device=like.device)  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def causal(
     """
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
-    if align not in ("top-left", "bottom-right"):
+    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
         raise ValueError(f"align must be 'top-left' or 'bottom-right'; got {align!r}")
     shift = n_keys - n_queries if align == "bottom-right" else 0
     return _places(n_keys, like) <= _places(n_queries, like)[:, None] + shift

@@ -21,6 +21,7 @@ from attnlib._checks import (
     Array,
     beyond,
     check_array,
+    check_axis,
     check_dtypes,
     check_projection,
     numpy_call,
@@ -128,8 +129,8 @@ def softmax(scores: Array, axis: int = -1) -> Array:
     Only -∞ along the axis: nothing takes part, and all weights are 0. NaN stays NaN.
 
     Shapes: any → the same.
-    Raises: TypeError for what is no floating array; numpy.exceptions.AxisError (a ValueError)
-    for an axis that is not there.
+    Raises: TypeError for what is no floating array, or an axis that is no integer;
+    numpy.exceptions.AxisError (a ValueError) for an axis that is not there.
     Source: chapter 04.
 
     >>> softmax(np.array([7.0, 7.0]))
@@ -137,6 +138,7 @@ def softmax(scores: Array, axis: int = -1) -> Array:
     """
     check_array("scores", scores)
     check_dtypes({"scores": scores.dtype.name})
+    check_axis("axis", axis, scores.shape)
     with np.errstate(all="ignore"):
         return np.asarray(_softmax(_widened(scores), axis)[0]).astype(scores.dtype, copy=False)
 

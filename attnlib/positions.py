@@ -6,6 +6,7 @@ the first pair turns by one radian a token, the last one nearly `base` times mor
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from numbers import Real
@@ -19,6 +20,7 @@ from attnlib._checks import (
     Array,
     check_array,
     check_dtypes,
+    check_like,
     checked_count,
     dtype_name,
     is_tensor,
@@ -33,9 +35,13 @@ Vectors = TypeVar("Vectors", Array, "torch.Tensor")
 def _checked_base(base: Any) -> float:
     if isinstance(base, bool) or not isinstance(base, Real):
         raise TypeError(f"base must be a real number; got {type(base).__name__} {base!r}")
-    if not 0 < base <= sys.float_info.max:  # type: ignore[operator]
+    try:
+        number = float(base)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
         raise ValueError(f"base must be positive and finite; got {base!r}")
-    return float(base)
+    return number
 
 
 def _check_even(name: str, number: int) -> None:
@@ -57,8 +63,8 @@ def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any 
     p[t, 2c] = sin φ(t, c),   p[t, 2c + 1] = cos φ(t, c)
 
     Shapes: (T, d_model), in float64; a tensor where `like` is one, on its device.
-    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, an odd d_model, or a
-        base that is not positive and finite.
+    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, an odd d_model, a base
+        that is not positive and finite, or a `like` that is neither array nor tensor.
     Source: Vaswani et al. 2017, section 3.5; chapter 09.
 
     At position 0 every angle is 0:
@@ -69,12 +75,11 @@ def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any 
     n_tokens, d_model = checked_count("n_tokens", n_tokens), checked_count("d_model", d_model)
     _check_even("d_model", d_model)
     base = _checked_base(base)
-    xp: Any = np
-    place: dict[str, Any] = {}
+    check_like(like)
     if is_tensor(like):
-        xp, place = sys.modules["torch"], {"device": _wide_device(like)}
-    angles = _angles(xp, xp.arange(n_tokens, dtype=xp.float64, **place), d_model, base, **place)
-    return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
+        return _table(sys.modules["torch"], n_tokens, d_model, base, device=_wide_device(like))
+    with np.errstate(all="ignore"):  # an angle beyond float64 gives NaN, and warns nobody
+        return _table(np, n_tokens, d_model, base)
 
 
 def rotary(
@@ -112,11 +117,11 @@ def rotary(
     check_array("x", x)
     x = np.asarray(x)
     _check_vectors(x.shape, x.dtype.name)
-    places = np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
-    _check_positions(places.shape, x.shape[-2], numbers=places.dtype.kind in "iuf")
+    n_tokens = x.shape[-2]
+    places = np.arange(n_tokens, dtype=float) if positions is None else _places(positions, n_tokens)
     wide = np.dtype(np.float32 if x.dtype.name in HALF else x.dtype)
     with np.errstate(all="ignore"):
-        angles = _angles(np, places.astype(np.float64), x.shape[-1], base)
+        angles = _angles(np, places, x.shape[-1], base)
         cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
         return cast(Vectors, _turned(np, x.astype(wide), cos, sin).astype(x.dtype))
 
@@ -133,10 +138,11 @@ def _tensor_rotary(x: Any, positions: Any, base: float) -> Any:
     device = _wide_device(x)
     if positions is None:
         places = torch.arange(x.shape[-2], device=device)
+    elif is_tensor(positions):
+        _check_positions(tuple(positions.shape), dtype_name(positions), x.shape[-2])
+        places = positions.to(device)
     else:
-        places = torch.as_tensor(positions, device=device)
-    numbers = places.dtype != torch.bool and not places.dtype.is_complex
-    _check_positions(tuple(places.shape), x.shape[-2], numbers=numbers)
+        places = torch.as_tensor(_places(positions, x.shape[-2]), device=device)
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     angles = _angles(torch, places.to(torch.float64), x.shape[-1], base, device=device)
     cos, sin = (f(angles).to(device=x.device, dtype=wide) for f in (torch.cos, torch.sin))
@@ -155,6 +161,11 @@ def _angles(xp: Any, positions: Any, d: int, base: float, **place: Any) -> Any:
     return positions[:, None] * base**-exponents
 
 
+def _table(xp: Any, n_tokens: int, d: int, base: float, **place: Any) -> Any:
+    angles = _angles(xp, xp.arange(n_tokens, dtype=xp.float64, **place), d, base, **place)
+    return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d)
+
+
 def _turned(xp: Any, x: Any, cos: Any, sin: Any) -> Any:
     even, odd = x[..., 0::2], x[..., 1::2]
     pairs = [even * cos - odd * sin, even * sin + odd * cos]
@@ -168,8 +179,26 @@ def _check_vectors(shape: tuple[int, ...], dtype: str) -> None:
     _check_even("the last dimension of x", shape[-1])
 
 
-def _check_positions(shape: tuple[int, ...], n_tokens: int, *, numbers: bool) -> None:
+def _places(positions: Any, n_tokens: int) -> NDArray[np.float64]:
+    """Give positions of any kind as an array in float64."""
+    if isinstance(positions, np.ma.MaskedArray):
+        raise TypeError("positions must be numbers; got a MaskedArray, whose mask would be lost")
+    if is_tensor(positions):
+        _check_positions(tuple(positions.shape), dtype_name(positions), n_tokens)
+        return np.asarray(positions.detach().cpu().double())
+    try:
+        places = np.asarray(positions)
+    except ValueError:
+        raise ValueError(
+            f"positions must have shape (T,) = ({n_tokens},); got {positions!r}"
+        ) from None
+    _check_positions(places.shape, places.dtype.name, n_tokens)
+    with np.errstate(all="ignore"):
+        return places.astype(np.float64)
+
+
+def _check_positions(shape: tuple[int, ...], dtype: str, n_tokens: int) -> None:
     if shape != (n_tokens,):
         raise ValueError(f"positions must have shape (T,) = ({n_tokens},); got {shape}")
-    if not numbers:
-        raise TypeError("positions must be integers or floating numbers")
+    if not dtype.startswith(("int", "uint", "float", "bfloat", "longdouble")):
+        raise TypeError(f"positions must be integers or floating numbers; got dtype {dtype}")

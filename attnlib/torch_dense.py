@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import Call, beyond, check_projection
+from attnlib._checks import Call, beyond, check_axis, check_projection
 from attnlib._torch_checks import as_autocast_does, check_tensors, torch_call
 
 HALF = (torch.float16, torch.bfloat16)
@@ -184,13 +184,15 @@ def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     Only -∞ along `dim`: nothing takes part, and all weights are 0. NaN stays NaN.
 
     Shapes: any → the same.
-    Raises: TypeError for what is no floating tensor; IndexError for a dimension that is not there.
+    Raises: TypeError for what is no floating tensor, or a dimension that is no integer;
+    numpy.exceptions.AxisError (a ValueError) for a dimension that is not there.
     Source: chapter 04.
 
     >>> softmax(torch.tensor([7.0, 7.0]))
     tensor([0.5000, 0.5000])
     """
     check_tensors({"scores": scores})
+    check_axis("dim", dim, tuple(scores.shape))
     weights, empty = _softmax(_widened(scores).clone(), dim)
     return weights.masked_fill(empty, 0).to(scores.dtype)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import _layer_checks as checks
+from attnlib._checks import checked_count
 from attnlib.positions import rotary, sinusoidal
 from attnlib.torch_dense import scaled_dot_product_attention
 
@@ -22,19 +23,25 @@ from attnlib.torch_dense import scaled_dot_product_attention
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
     """Give each head its own slice of the features: (…, T, H · d) → (…, H, T, d).
 
+    Raises: TypeError, ValueError for what is no such tensor, or heads that do not divide it.
+
     >>> split_heads(torch.tensor([[1, 2, 3, 4]]), n_heads=2).tolist()
     [[[1, 2]], [[3, 4]]]
     """
-    checks.check_heads(x.shape[-1], n_heads)
+    checks.check_axes(x, "T", "H · d")
+    checks.check_heads(x.shape[-1], checked_count("n_heads", n_heads))
     return x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads).transpose(-3, -2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
     """Give the heads side by side again: (…, H, T, d) → (…, T, H · d).
 
+    Raises: TypeError, ValueError for what is no such tensor.
+
     >>> merge_heads(torch.tensor([[[1, 2]], [[3, 4]]])).tolist()
     [[1, 2, 3, 4]]
     """
+    checks.check_axes(x, "H", "T", "d")
     return x.transpose(-3, -2).flatten(-2)
 
 

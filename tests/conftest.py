@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -16,7 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # The same examples on every run, and no verdict that hangs on the speed of the machine.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=60)
-settings.load_profile("steady")
+# To look for what these do not show (make fuzz): other examples each time, and many.
+settings.register_profile("long", deadline=None, max_examples=1500, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

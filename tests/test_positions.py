@@ -152,6 +152,27 @@ def test_positions_of_any_number_type(dtype: torch.dtype) -> None:
     np.testing.assert_allclose(rotary(x.numpy(), typed), expected, atol=1e-12)
 
 
+def test_positions_of_any_array_for_arrays_and_tensors() -> None:
+    x, places = drawn(T, D), np.array([5.0, -6, 7, 8, 200])
+    expected = rotary(x, places)
+    grows = torch.tensor(places, requires_grad=True)
+    kinds = [ml_dtypes.bfloat16, np.float16, ">f8", np.longdouble, np.int16]
+    for kind in (*(places.astype(kind) for kind in kinds), places[::-1].copy()[::-1], grows):
+        np.testing.assert_array_equal(rotary(x, kind), expected)
+        np.testing.assert_allclose(rotary(torch.tensor(x), kind).detach(), expected, atol=1e-12)
+    half = torch.tensor(places, dtype=torch.bfloat16)
+    np.testing.assert_array_equal(rotary(x, half), expected)
+
+
+def test_a_base_of_any_real_type_warns_nobody() -> None:
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(rotary(np.ones((T, D)), base=np.float32(7.5)),
+                                      rotary(np.ones((T, D)), base=7.5))  # fmt: skip
+        assert np.isfinite(sinusoidal(1, 100, base=1e-300)).all()
+        # Here the angles are beyond float64.
+        assert np.isnan(sinusoidal(3, 100, base=5e-324)).any()
+
+
 def test_an_offset_is_the_end_of_a_longer_sequence() -> None:
     for x in (drawn(H, 3 * T, D), torch.tensor(drawn(H, 3 * T, D))):
         end = rotary(x[:, -T:], range(2 * T, 3 * T))
@@ -221,6 +242,8 @@ def test_vmap_compile_and_meta() -> None:
         (lambda: rotary(np.ones((2, 4)), base="7"), TypeError,
          "base must be a real number; got str '7'"),
         (lambda: rotary(np.ones((2, 4)), base=True), TypeError, "got bool True"),
+        (lambda: sinusoidal(2, 4, like=[1.0]), TypeError,
+         "like must be an array or a tensor; got list"),
         (lambda: rotary([[1.0, 2.0]]), TypeError,
          "x must be a numpy.ndarray or torch.Tensor; got list"),
         (lambda: rotary(np.ma.ones((2, 4))), TypeError, "x must be a numpy.ndarray; got numpy.ma."),
@@ -241,7 +264,11 @@ def test_vmap_compile_and_meta() -> None:
         (lambda: rotary(torch.ones(2, 4), torch.ones(2, dtype=torch.bool)), TypeError,
          "positions must be integers"),
         (lambda: rotary(torch.ones(2, 4), [1j, 2]), TypeError, "positions must be integers"),
-        (lambda: rotary(np.ones((2, 4)), ["a", "b"]), TypeError, "positions must be integers"),
+        (lambda: rotary(np.ones((2, 4)), ["a", "b"]), TypeError,
+         "positions must be integers or floating numbers; got dtype str"),
+        (lambda: rotary(torch.ones(2, 4), ["a", "b"]), TypeError, "got dtype str"),
+        (lambda: rotary(torch.ones(2, 4), [[1], 2]), ValueError, "got [[1], 2]"),
+        (lambda: rotary(np.ones((2, 4)), np.ma.ones(2)), TypeError, "whose mask would be lost"),
     ],
 )  # fmt: skip
 def test_errors(call: Callable[[], object], error: type[Exception], message: str) -> None:

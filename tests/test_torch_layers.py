@@ -544,3 +544,23 @@ def test_from_torch_keeps_what_is_frozen() -> None:
     layer = MultiHeadSelfAttention.from_torch(mha)
     frozen = {name for name, p in layer.named_parameters() if not p.requires_grad}
     assert frozen == {"W_Q.weight", "W_K.weight", "W_V.weight"}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: split_heads([[1.0]], 1), TypeError, "x must be a torch.Tensor; got list"),
+        (lambda: split_heads(torch.ones(4), 2), ValueError, "x must be (…, T, H · d); got (4,)"),
+        (lambda: split_heads(torch.ones(2, 4), 2.0), TypeError,
+         "n_heads must be an integer; got 2.0"),
+        (lambda: split_heads(torch.ones(2, 4), -2), ValueError,
+         "n_heads must be at least 0; got -2"),
+        (lambda: merge_heads(np.ones((2, 3, 4))), TypeError, "x must be a torch.Tensor; got numpy"),
+        (lambda: merge_heads(torch.ones(2, 4)), ValueError, "x must be (…, H, T, d); got (2, 4)"),
+    ],
+)  # fmt: skip
+def test_what_has_no_heads(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
