@@ -12,7 +12,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help book serve print lighthouse test format notebooks images bench bench-gpu colab latest links \
-  actionlint hooks dist repository clean distclean fuzz FORCE
+  actionlint hooks dist repository clean distclean fuzz coverage FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -121,6 +121,9 @@ test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (P
 fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/test_fuzz.py tests/test_properties.py \
 	  $(WORKERS) $(PYTEST_ARGS)
+
+coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and which the notebooks
+	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
 
 hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
 	@$(BIN)/pre-commit install

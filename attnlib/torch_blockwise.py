@@ -17,6 +17,7 @@ at the end. Both passes are operators of their own, which torch.compile takes as
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import torch
@@ -297,7 +298,8 @@ _forward.register_autograd(_gradients, setup_context=_remember)
 
 def _checked_block(name: str, size: Any) -> int | None:
     """Give the length of a block; None where it is to be chosen."""
-    return None if size is None else checked_count(name, size, least=1)
+    # The operators take 64 bits; a block that long holds every sequence.
+    return None if size is None else min(checked_count(name, size, least=1), sys.maxsize)
 
 
 def scaled_dot_product_attention(

@@ -381,10 +381,7 @@ def calls(
         elif way == "kind":
             foreign[name] = draw(st.sampled_from([*WRONG, "masked", "other", "sparse"]))
         else:
-            odd = {"scale": SCALES, "is_causal": FLAGS, "enable_gqa": FLAGS, "dropout_p": DROPOUTS}
-            odd |= {
-                name: FLAGS if name == "deterministic" else BLOCKS for name in sorted(more or {})
-            }
+            odd = odd_options(more or {})
             name = draw(st.sampled_from(sorted(odd)))
             options[name] = draw(st.sampled_from(odd[name]))
 
@@ -412,6 +409,12 @@ def calls(
         if not (name == "attn_mask" and thing is None):
             call.foreign.add(name)
     return call
+
+
+def odd_options(more: dict[str, Any]) -> dict[str, list[Any]]:
+    """Give good and bad values for every option."""
+    odd = {"scale": SCALES, "is_causal": FLAGS, "enable_gqa": FLAGS, "dropout_p": DROPOUTS}
+    return odd | {name: FLAGS if name == "deterministic" else BLOCKS for name in more}
 
 
 def given_to(rung: Rung, call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -456,6 +459,24 @@ def test_every_call_is_right_or_refused(rung: Rung) -> None:
         hold(rung, call, *map(rung.take, result))
 
     right_or_refused()
+
+
+@each_rung
+def test_every_odd_option_and_kind_is_right_or_refused(rung: Rung) -> None:
+    """Not drawn: each of them once."""
+    good = {name: numbers((2, 3, 5), "float64", i) for i, name in enumerate(INPUTS)}
+    function = rung.function("scaled_dot_product_attention_with_lse")
+    odd = odd_options(more_options(rung))
+    changes = [({name: x}, {}) for name in (*INPUTS, "attn_mask") for x in WRONG]
+    changes += [({}, {name: option}) for name, options in odd.items() for option in options]
+    for arrays, options in changes:
+        call = Call({**good, **arrays}, options, {k for k, x in arrays.items() if x is not None})
+        if arrays.get("attn_mask", 0) is not None:
+            call.foreign |= set(arrays)
+        given_arrays, _ = given_to(rung, call)
+        result = attempt(function, **given_arrays, **options)
+        if not refused(result, call.refusals(rung)):
+            hold(rung, call, *map(rung.take, result))
 
 
 def hold(rung: Rung, call: Call, output: Array, lse: Array) -> None:

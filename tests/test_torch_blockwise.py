@@ -438,3 +438,9 @@ def test_blocks_hold_at_least_one_row(name: str, suffix: str) -> None:
         scaled_dot_product_attention(*tensors, **{name: np.int64(2)}),
         scaled_dot_product_attention(*tensors, **{name: 2}),
     )
+
+
+def test_a_block_beyond_64_bits_holds_everything() -> None:
+    query = torch.ones(3, 2, dtype=torch.float64)
+    for sizes in ({"block_size_q": 10**30}, {"block_size_k": 2**63}):
+        assert torch.equal(scaled_dot_product_attention(query, query, query, **sizes), query)
