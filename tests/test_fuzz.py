@@ -831,18 +831,18 @@ def test_every_padding_is_right_or_refused(lengths: Any, n_keys: Any) -> None:
 def test_every_combination_is_right_or_refused(data: st.DataObject) -> None:
     whole = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 0]), max_size=3)))
     on_tensors = data.draw(st.booleans())
+    special = data.draw(st.sampled_from([None, -np.inf, np.nan, np.inf]))  # None: the lowest number
     given_masks: list[Any] = []
     expected: Refusals = set()
     for i in range(data.draw(st.sampled_from([2, 1, 3, 0]))):
-        dtype = data.draw(st.sampled_from(["bool", "bool", *DTYPES, "int64", "complex64", "uint8"]))
+        dtype = data.draw(st.sampled_from(["float32", "bool", *DTYPES, *DTYPES, "int64", "uint8"]))
         shape = data.draw(part_of(whole))
         if data.draw(st.integers(0, 9)) == 0:
             shape = data.draw(bent(shape))
         x = numbers(shape, dtype, i)
         if dtype in DTYPES:
-            lowest = ml_dtypes.finfo(DTYPES[dtype]).min
-            odd = data.draw(st.sampled_from([-np.inf, np.nan, np.inf, lowest]))
-            x = np.where(np.random.default_rng(i).random(shape) < 0.2, np.asarray(odd, x.dtype), x)
+            odd = ml_dtypes.finfo(DTYPES[dtype]).min if special is None else special
+            x = np.where(np.random.default_rng(i).random(shape) < 0.5, np.asarray(odd, x.dtype), x)
         given_masks.append(data.draw(laid_out(x, on_tensors)))
         expected |= set() if dtype in ("bool", *DTYPES) else {TypeError}
     shapes = [x.shape for x in given_masks]
