@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from attnlib import numpy_tokenwise, torch_dense
 from attnlib.torch_blockwise import (
     _backward,
     _forward,
+    _sizes,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
 )
@@ -444,3 +446,10 @@ def test_a_block_beyond_64_bits_holds_everything() -> None:
     query = torch.ones(3, 2, dtype=torch.float64)
     for sizes in ({"block_size_q": 10**30}, {"block_size_k": 2**63}):
         assert torch.equal(scaled_dot_product_attention(query, query, query, **sizes), query)
+
+
+def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
+    on_gpu = SimpleNamespace(is_cuda=True, shape=(2, 3, 5000, 64))
+    assert _sizes(on_gpu, on_gpu, False, None, None) == (1024, 1024, 16)  # type: ignore[arg-type]
+    short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
+    assert _sizes(short, on_gpu, True, None, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]

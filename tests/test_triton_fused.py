@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -574,3 +575,56 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dtypes_are_those_of_the_library() -> None:
     assert {str(d).removeprefix("torch.") for d in _triton_launch.DTYPES} == set(DTYPES)
+
+
+# -- what only a GPU asks for ----------------------------------------------------------------------
+
+
+def test_long_lengths_are_timed_once_for_each_block_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Triton's autotuner chooses the block: the number of programs follows from it."""
+    given: list[tuple[Any, dict[str, Any]]] = []
+
+    class Tuned:
+        def __getitem__(self, grid: Any) -> Callable[..., None]:
+            return lambda **arguments: given.append((grid, arguments))
+
+    for kernel, rows, block in (
+        (FORWARD, "n_queries", "BLOCK_Q"),
+        (KEYS_BACKWARD, "n_keys", "BLOCK_K"),
+    ):
+        monkeypatch.setattr(kernel, "chosen", lambda arguments: None)
+        monkeypatch.setattr(kernel, "tuned", Tuned())
+        kernel(6, **{rows: 129, "Q": "the queries"})
+        grid, arguments = given.pop()
+        assert [grid({block: size}) for size in (64, 128, 129)] == [(18,), (12,), (6,)]
+        assert arguments == {rows: 129, "Q": "the queries", "enable_fp_fusion": True}
+
+
+def test_only_what_fits_is_timed() -> None:
+    arguments = {"BLOCK_E": 256, "BLOCK_V": 256, "DTYPE": _triton_launch.DTYPES[torch.float64]}
+    (config,) = FORWARD._prune([], {}, **arguments)
+    assert config.kwargs == {"BLOCK_Q": 16, "BLOCK_K": 16}
+    assert (config.num_warps, config.num_stages) == (4, 1)
+
+
+def test_a_timed_call_that_scatters_starts_at_zero() -> None:
+    for scatters, left in ((True, 0.0), (False, 3.0)):
+        d_query = torch.full((2, 3), 3.0)
+        _triton_launch._start_at_zero({"SCATTER": scatters, "D_Q": d_query})
+        assert (d_query == left).all()
+
+
+def test_kernels_start_on_the_device_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[torch.device] = []
+
+    @contextlib.contextmanager
+    def current(device: torch.device) -> Iterator[None]:
+        entered.append(device)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    for kind in ("cuda:1", "cpu"):
+        with _triton_launch._ready(torch.device(kind)):
+            assert entered == [torch.device("cuda:1")]
