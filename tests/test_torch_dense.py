@@ -84,15 +84,20 @@ def test_softmax() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_self_attention(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"attn_mask": drawn(L, L, seed=9)}])
+def test_self_attention(dtype: torch.dtype, options: dict[str, Any]) -> None:
+    if "attn_mask" in options:
+        options = {"attn_mask": options["attn_mask"].to(dtype)}
     X, W_Q, W_K, W_V = (
         drawn(*shape, seed=i, dtype=dtype)
         for i, shape in enumerate([(B, L, E), (E, 3), (E, 3), (E, 2)])
     )
-    output = torch_dense.self_attention(X, W_Q, W_K, W_V, is_causal=True)
+    output = torch_dense.self_attention(X, W_Q, W_K, W_V, **options)
     wide = [x.float() for x in (X, W_Q, W_K, W_V)]
     query, key, value = (torch_dense.project(wide[0], W) for W in wide[1:])
-    truth = scaled_dot_product_attention(query, key, value, is_causal=True)
+    if "attn_mask" in options:
+        options = {"attn_mask": options["attn_mask"].float()}
+    truth = scaled_dot_product_attention(query, key, value, **options)
     assert torch.equal(output, truth.to(dtype))
 
 
