@@ -11,8 +11,8 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test format notebooks images bench bench-gpu colab latest links \
-  actionlint hooks dist repository clean distclean fuzz coverage FORCE
+.PHONY: help book serve print lighthouse test fuzz coverage mutants guards format notebooks images bench \
+  bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -124,6 +124,8 @@ fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzz
 
 coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and which the notebooks
 	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
+mutants: $(ENVIRONMENT) ## make the usual mistakes in attnlib; the tests named for them must notice
+	@$(BIN)/python -m tools.mutants
 
 hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
 	@$(BIN)/pre-commit install
