@@ -4,6 +4,7 @@ PYTHON ?= python3
 PORT ?= 8000
 PYTEST_ARGS ?=
 COLAB_ARGS ?=
+ONLY ?=
 NOTEBOOKS ?= chapters/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
@@ -126,6 +127,9 @@ coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and w
 	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
 mutants: $(ENVIRONMENT) ## make the usual mistakes in attnlib; the tests named for them must notice
 	@$(BIN)/python -m tools.mutants
+
+guards: $(ENVIRONMENT) ## make the mistakes that each chapter teaches about; it must notice (ONLY=store)
+	@$(BIN)/python -m tools.guards $(or $(ONLY),own)
 
 hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
 	@$(BIN)/pre-commit install
