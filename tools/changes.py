@@ -76,8 +76,8 @@ class Everywhere(MutationVisitor):
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.FunctionDef) and node.decorators:
             return any(_is_overload(decorator) for decorator in node.decorators)
-        if isinstance(node, cst.Call) and _is_name(node.func, "TypeVar"):
-            return True  # for the type checker alone
+        if isinstance(node, cst.Assign) and _is_type_variable(node.value):
+            return True
         # What an error says is wording; that there is one, and of which kind, is not.
         if isinstance(node, cst.Raise):
             return True
@@ -88,6 +88,10 @@ class Everywhere(MutationVisitor):
 
 def _is_name(node: cst.BaseExpression, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name
+
+
+def _is_type_variable(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and _is_name(node.func, "TypeVar")
 
 
 def _is_overload(decorator: cst.Decorator) -> bool:
