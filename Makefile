@@ -12,7 +12,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test fuzz coverage mutants guards format notebooks images bench \
+.PHONY: help book serve print lighthouse test slow fuzz coverage mutants guards format notebooks images bench \
   bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
@@ -116,7 +116,11 @@ test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (P
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest --nbval --nbval-current-env $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+
+# A second command, so that the first one stays short.
+slow: $(BOOK) ## check what takes longer: every page in every view, mistakes made on purpose
+	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 
 # What it finds it keeps in .hypothesis/, and tries first the next time.
 fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)

@@ -23,6 +23,7 @@ on_linux = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @on_linux
 def test_every_chapter_notices_the_first_of_its_mistakes() -> None:
     """And in the cell that is stored: a chapter that fails anyway would do so in another."""

@@ -22,6 +22,7 @@ def make(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
+@pytest.mark.slow
 @on_linux
 def test_every_mistake_is_noticed() -> None:
     done = make()

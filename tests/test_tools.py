@@ -352,7 +352,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_every_command() -> None:
     said = make().stdout
     commands = ["book", "serve", "test", "format", "notebooks", "images", "repository", "clean"]
-    commands += ["lighthouse", "colab", "latest", "links", "dist", "hooks", "actionlint"]
+    commands += ["slow", "lighthouse", "colab", "latest", "links", "dist", "hooks", "actionlint"]
     commands += ["fuzz", "coverage"]
     assert [command for command in commands if f"  {command} " not in said] == []
 

@@ -59,6 +59,29 @@ def all_pages() -> list[str]:
     return [*pages(), "search"]
 
 
+# What looks at every page in every view is left to `make slow`; `make test` takes each page once,
+# as on a phone, and of the rest these.
+FEW = ("index", "chapters/03_scaling", "chapters/07_masks", "reference/notation", "search", "404")
+ON_EVERY_PAGE = (
+    "test_axe_finds_nothing",
+    "test_a_page_of_a_file_works_without_a_word",
+    "test_a_page_of_the_website_is_as_wide_as_its_sheet",
+    "test_most_of_a_chapter_waits_and_then_has_its_place",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what `FEW` does not name, before the marks are asked for."""
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if item.path.parent.name != "site" or given.get("name", FEW[0]) in FEW:
+            continue
+        theme, width = given.get("view", (given.get("theme", "light"), 360))
+        if (theme, width) != ("light", 360) or item.originalname in ON_EVERY_PAGE:
+            item.add_marker(pytest.mark.slow)
+
+
 def missing(reason: str) -> Any:
     """Skip, or fail where a browser is required."""
     if os.environ.get("ATTENTION_REQUIRE_BROWSER") == "1":
