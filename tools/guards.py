@@ -155,7 +155,7 @@ def try_guard(guard: Guard) -> dict[str, Any]:
 def _speaks(guard: Guard, number: int, said: str) -> dict[str, Any]:
     """Give the line of the chapter that noticed, and how."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
-    cells = [c for c in read(Path("chapters", f"{guard.chapter}.ipynb"))["cells"]]
+    cells = read(Path("chapters", f"{guard.chapter}.ipynb"))["cells"]
     code = [c["source"] for c in cells if c["cell_type"] == "code"]
     raised = re.findall(r"^(\w*(?:Error|Exception|Warning|Interrupt))\b", plain, re.M)
     arrow = re.findall(r"^-+> *\d+ (.*)$", plain, re.M)
