@@ -91,6 +91,29 @@ def test_what_runs_at_import_is_left_to_an_import() -> None:
     assert differing(before, before) == []
 
 
+def scaled(change: Change) -> list[Any]:
+    import numpy as np
+
+    from attnlib import numpy_tokenwise
+
+    made = Functions().change(change)
+    try:
+        numpy_tokenwise.scaled_dot_product_attention(*[np.ones((2, 2))] * 3)
+    except ValueError as error:
+        return [made, str(error)]
+    return [made, "fine"]
+
+
+def test_a_default_is_changed_in_functions_that_live() -> None:
+    where = "scaled_dot_product_attention"
+    old, new = "dropout_p: float = 0.0,", "dropout_p: float = 1.0,"
+    made, said = in_a_fork(scaled, one(TOKENWISE, where, old, new))
+    assert made and "dropout" in said
+    by_name = one(TOKENWISE, where, "enable_gqa: bool = False,", "enable_gqa: bool = True,")
+    made, said = in_a_fork(scaled, by_name)
+    assert made and said != "fine"
+
+
 def test_the_fastest_test_of_each_function_comes_first() -> None:
     lines = {"masks": [5]}
     tests = {
@@ -109,11 +132,13 @@ def test_the_fastest_test_of_each_function_comes_first() -> None:
 
 
 def test_entries_of_what_no_test_can_notice() -> None:
-    text = "# words\n[masks]\n\nbecause\nof this\nf.g\n- x\n- y\n+ z\n\nbecause\nh\n- x\n"
-    one, two = mutate.read_equivalent(text)
+    text = "# words\n[masks]\n\nbecause\nof this\n\nf.g\n- x\n- y\n+ z\n- x\n\nh\n- x\n+\n"
+    one, two, three = mutate.read_equivalent(text)
     assert one == ("because of this", "masks", "f.g", "x\ny", "z")
-    assert two == ("because", "masks", "h", "x", "")
-    with pytest.raises(pytest.UsageError, match="not an entry"):
-        mutate.read_equivalent("[masks]\n\nf\n- x\n+ y")
+    assert two == ("because of this", "masks", "f.g", "x", "")
+    assert three == ("because of this", "masks", "h", "x", "")
+    for wrong in ("[masks]\n\nf\n- x\n+ y", "because\n\nf\n- x", "[a]\n\nwhy\n\n[b]\n\nf\n- x"):
+        with pytest.raises(pytest.UsageError, match="not an entry"):
+            mutate.read_equivalent(wrong)
     for entry in mutate.read_equivalent(mutate.EQUIVALENT.read_text(encoding="utf-8")):
         assert entry.module in mutate.MODULES

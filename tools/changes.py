@@ -8,8 +8,10 @@ them since (operators of torch, wrapped functions, methods).
 
 from __future__ import annotations
 
+import ast
 import difflib
 import gc
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +78,7 @@ class Everywhere(MutationVisitor):
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.FunctionDef) and node.decorators:
             return any(_is_overload(decorator) for decorator in node.decorators)
-        if isinstance(node, cst.Assign) and _is_type_variable(node.value):
+        if isinstance(node, cst.Assign) and _is_of_types(node):
             return True
         # What an error says is wording; that there is one, and of which kind, is not.
         if isinstance(node, cst.Raise):
@@ -86,12 +88,15 @@ class Everywhere(MutationVisitor):
         return bool(super()._skip_node_and_children(node))
 
 
-def _is_name(node: cst.BaseExpression, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
+def _is_name(node: cst.BaseExpression, *names: str) -> bool:
+    return isinstance(node, cst.Name) and node.value in names
 
 
-def _is_type_variable(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and _is_name(node.func, "TypeVar")
+def _is_of_types(node: cst.Assign) -> bool:
+    """Say whether a name is given to a type, or to a variable of types: no code asks for it."""
+    name, value = node.targets[0].target, node.value
+    variable = isinstance(value, cst.Call) and _is_name(value.func, "TypeVar", "ParamSpec")
+    return variable or (isinstance(name, cst.Name) and bool(re.match("[A-Z][a-z]", name.value)))
 
 
 def _is_overload(decorator: cst.Decorator) -> bool:
@@ -188,7 +193,7 @@ class Functions:
         before = compile(path.read_text(encoding="utf-8"), str(path), "exec")
         pairs = differing(before, compile(change.source, str(path), "exec"))
         if not pairs:
-            return False
+            return self._change_defaults(str(path), change.source)
         reached = 0
         for old, new in pairs:
             for function in self.found[str(path), old.co_qualname, old.co_firstlineno]:
@@ -197,3 +202,36 @@ class Functions:
                 function.__code__ = new
                 reached += 1
         return reached > 0
+
+    def _change_defaults(self, path: str, source: str) -> bool:
+        """Change what a function takes where nothing is given, if that is all there is to change.
+
+        It is no part of the function's code: the module evaluates it, once.
+        """
+        old, new = ast.parse(Path(path).read_text(encoding="utf-8")), ast.parse(source)
+        reached = 0
+        for before, after in zip(_definitions(old), _definitions(new), strict=True):
+            if ast.dump(before) == ast.dump(after):
+                continue
+            first = min([before.lineno, *(node.lineno for node in before.decorator_list)])
+            place = path, before.name, first
+            for (file, name, line), functions in self.found.items():
+                if (file, name.rpartition(".")[2], line) == place:
+                    for function in functions:
+                        _set_defaults(function, after.args)
+                        reached += 1
+            before.args = after.args
+        return reached > 0 and ast.dump(old) == ast.dump(new)
+
+
+def _definitions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _set_defaults(function: FunctionType, given: ast.arguments) -> None:
+    def value(node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), "", "eval"), function.__globals__)
+
+    function.__defaults__ = tuple(map(value, given.defaults)) or None
+    pairs = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    function.__kwdefaults__ = {name.arg: value(node) for name, node in pairs if node is not None}

@@ -23,9 +23,10 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,20 +67,27 @@ class Equivalent(NamedTuple):
 
 
 def read_equivalent(text: str) -> list[Equivalent]:
-    """Give the entries: [module] begins a module's; then reason, function, lines - and +."""
-    found, module = [], ""
+    """Give the entries: [module]; a reason; then functions, each with lines - and + of changes.
+
+    A reason holds for all functions below it, until the next reason or module.
+    """
+    found: list[Equivalent] = []
+    module, reason = "", ""
     lines = [line for line in text.split("\n") if not line.startswith("#")]
-    for paragraph in "\n".join(lines).strip("\n").split("\n\n"):
-        rows = paragraph.strip("\n").split("\n")
-        if not paragraph or rows[0].startswith("["):
-            module = rows[0].strip("[]")
-            continue
-        head = [row for row in rows if row[:2] not in ("- ", "+ ", "-", "+")]
-        old, new = ("\n".join(r[2:] for r in rows if r[:1] == sign) for sign in "-+")
-        if not module or len(head) < 2 or not (old or new):
+    for paragraph in re.split(r"\n{2,}", "\n".join(lines).strip("\n")):
+        rows = paragraph.split("\n")
+        signs = "".join(row[:1] if row[:2] in ("- ", "+ ", "-", "+") else " " for row in rows)
+        if rows[0].startswith("["):
+            module, reason = rows[0].strip("[]"), ""
+        elif set(signs) == {" "}:
+            reason = " ".join(rows)
+        elif module and reason and re.fullmatch(" (-*\\+*)+", signs):
+            for part in re.finditer(r"-+\+*|\++", signs):
+                both = [(signs[n], rows[n][2:]) for n in range(*part.span())]
+                old, new = ("\n".join(r for sign, r in both if sign == s) for s in "-+")
+                found.append(Equivalent(reason, module, rows[0], old, new))
+        elif paragraph:
             raise pytest.UsageError(f"{EQUIVALENT}: not an entry: {paragraph!r}")
-        *reason, where = head
-        found.append(Equivalent(" ".join(reason), module, where, old, new))
     return found
 
 
@@ -135,7 +143,8 @@ class Campaign:
         self.status = 1
 
     def pytest_configure(self, config: Any) -> None:
-        """Hear of each test."""
+        """Hear of each test; that it failed is enough, its report need not be a fine one."""
+        config.option.tbstyle = "native"
         config.pluginmanager.register(self.outcome)
 
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -194,8 +203,9 @@ class Campaign:
         equivalent = read_equivalent(EQUIVALENT.read_text(encoding="utf-8"))
         unused = {entry for entry in equivalent if entry.module in self.modules}
         skipped = set()
+        there = dict(forked(self.modules, lambda module: list(changes(module)), self.jobs, 3600))
         for module in self.modules:
-            for change in changes(module):
+            for change in map(Change._make, there[module]):
                 known.append(change)
                 for entry in equivalent:
                     if entry[1:] == (change.module, change.where, change.old, change.new):
@@ -207,14 +217,18 @@ class Campaign:
             print(f"{EQUIVALENT}: there is no such change: {entry}")
         print(f"{len(known)} changes, {len(todo)} to try", flush=True)
         begin = time.monotonic()
+        # What noticed one change of a function is likely to notice the next: it is asked first.
+        noticed: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
         def work(change: Change) -> tuple[str, str]:
-            return self._try(change, functions, tests)
+            return self._try(change, functions, tests, noticed[change.module, change.where])
 
         limit = 4 * self.seconds + 60
         for n, (change, result) in enumerate(forked(todo, work, self.jobs, limit), start=1):
             verdict, by = result or ("killed", "no answer in time, or the process died")
             results.add(change, verdict, by)
+            if verdict == "killed" and by in self.items:
+                noticed[change.module, change.where][by] += 1
             if verdict == "survived" or n % 50 == 0:
                 rate = n / (time.monotonic() - begin)
                 print(f"{n}/{len(todo)}  {rate:.1f}/s", flush=True)
@@ -225,7 +239,11 @@ class Campaign:
         return 1 if survivors or unused else 0
 
     def _try(
-        self, change: Change, functions: Functions, tests: dict[str, dict[str, Any]]
+        self,
+        change: Change,
+        functions: Functions,
+        tests: dict[str, dict[str, Any]],
+        first: Counter[str],
     ) -> tuple[str, str]:
         """Make the change in this process, and give what the tests say."""
         try:
@@ -233,6 +251,7 @@ class Campaign:
         except SyntaxError as error:
             return "killed", f"SyntaxError: {error}"
         chosen = _chosen(change, tests, self.seconds)
+        chosen.sort(key=first.__getitem__, reverse=True)
         if not patched:
             return self._try_anew(change, chosen)
         for name in chosen:
@@ -251,7 +270,7 @@ class Campaign:
             if own and not name.startswith("tools"):
                 del sys.modules[name]
         sys.meta_path.insert(0, Changed(f"attnlib.{change.module}", path, change.source))
-        reports = run_tests(chosen[:200])
+        reports = run_tests(chosen[:60])
         if reports.broken or reports.failed:
             return "killed", next(iter([*reports.failed, *reports.broken]))
         return "survived", f"{len(reports.passed)} tests, at import"
