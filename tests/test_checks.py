@@ -375,7 +375,9 @@ STEPS = [numpy_dense, torch_dense]
         ("self_attention", [ONES, ONES.T, [[1.0]], ONES.T], {}, TypeError,
          "W_K must be a … got list"),
         ("self_attention", [ONES, ONES.T, ONES.T, ONES.T.astype("f4")], {}, TypeError,
-         "X, W_Q, W_K, W_V must share one dtype … W_V float32"),
+         "X, W_Q, W_K, W_V must share one dtype; got X float64, W_Q float64 … W_V float32"),
+        ("self_attention", [[[1.0]], ONES.T, ONES.T, ONES.T], {}, TypeError,
+         "X must be a … got list"),
     ],
 )  # fmt: skip
 def test_the_steps_refuse_too(

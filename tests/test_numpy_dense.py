@@ -101,11 +101,12 @@ def test_removed_keys_have_the_weight_zero() -> None:
         assert np.all(weights[2] == 0)
 
 
-def test_the_steps_compose() -> None:
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_the_steps_compose(scale: float | None) -> None:
     query, key, value = drawn((2, T, D_K), (2, 7, D_K), (2, 7, D_V))
-    weights = softmax(attention_scores(query, key))
-    np.testing.assert_array_equal(weights, attention_weights(query, key))
-    output = scaled_dot_product_attention(query, key, value)
+    weights = softmax(attention_scores(query, key, scale=scale))
+    np.testing.assert_array_equal(weights, attention_weights(query, key, scale=scale))
+    output = scaled_dot_product_attention(query, key, value, scale=scale)
     np.testing.assert_array_equal(weights @ value, output)
 
 

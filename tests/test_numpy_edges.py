@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attnlib import implementations, masks, numpy_dense
+from attnlib.numpy_blockwise import SoftmaxState
 
 FORMS = [form for name, form in implementations().items() if name.startswith("numpy_")]
 Form = Callable[..., np.ndarray[Any, Any]]
@@ -59,6 +60,36 @@ def test_half_precision_self_attention_is_rounded_once() -> None:
     result = numpy_dense.self_attention(X, W, W, ones, np.zeros((2, 2), np.float16))
     assert result.dtype == np.float16
     np.testing.assert_array_equal(result, [[1200.0], [1200.0]])
+
+
+def test_a_half_precision_mask_counts_in_self_attention() -> None:
+    X, W = inputs((3, 4), (4, 2), dtype="float16")
+    mask = np.array([[0.0, -1.5, 2.0]], np.float16)
+    wide, W_wide, bias = X.astype("f4"), W.astype("f4"), mask.astype("f4")
+    expected = numpy_dense.self_attention(wide, W_wide, W_wide, W_wide, bias).astype("f2")
+    np.testing.assert_array_equal(numpy_dense.self_attention(X, W, W, W, mask), expected)
+    assert (expected != numpy_dense.self_attention(X, W, W, W)).any()
+
+
+def test_nothing_asks_for_the_callers_error_state(form: Form) -> None:
+    """Overflow and underflow are part of the arithmetic; nobody is warned, or stopped, by them."""
+    for number in (300.0, 6e-8):
+        X = np.full((2, 4), number, np.float16)
+        value = np.array([[number], [0.0]], np.float16)  # 6e-8 / 2 is below every float16
+        W = np.full((4, 1), number, np.float16)
+        with np.errstate(all="raise"):
+            form(X, X, value)
+            numpy_dense.project(X, W)
+            numpy_dense.attention_scores(X, X)
+            numpy_dense.attention_weights(X, X)
+            numpy_dense.softmax(np.array([0.0, -17.0], np.float16))
+            numpy_dense.self_attention(X, W, W, W)
+    huge = np.full((2, 2), 1e30, np.float32)
+    with np.errstate(all="raise"):
+        numpy_dense.attention_weights(huge, huge)
+        state = SoftmaxState.empty((2,), 2, np.float32).update(huge, huge)
+        state.merge(state.update(-huge, huge)).finish()
+        SoftmaxState.empty((2,), 2).finish()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -64,12 +64,39 @@ def test_the_steps_are_those_of_numpy_dense(name: str) -> None:
     (query, key, _), options = case(name)
     options.pop("enable_gqa", None)
     arrays = {k: v.numpy() if isinstance(v, Tensor) else v for k, v in options.items()}
-    weights = torch_dense.attention_weights(query, key, **options)
-    truth = numpy_dense.attention_weights(query.numpy(), key.numpy(), **arrays)
+    weights = torch_dense.attention_weights(query, key, **options, scale=0.7)
+    truth = numpy_dense.attention_weights(query.numpy(), key.numpy(), **arrays, scale=0.7)
     np.testing.assert_allclose(weights.numpy(), truth, rtol=1e-12, atol=1e-15)
     scores = torch_dense.attention_scores(query, key, scale=-2.5)
     truth = numpy_dense.attention_scores(query.numpy(), key.numpy(), scale=-2.5)
     np.testing.assert_allclose(scores.numpy(), truth, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_steps_are_computed_wide_and_rounded_once(dtype: torch.dtype) -> None:
+    X, W, key = (drawn(*shape, dtype=dtype) for shape in [(B, L, E), (E, 3), (B, S, E)])
+    wide, W_wide, key_wide = X.float(), W.float(), key.float()
+    for narrow, truth in [
+        (torch_dense.project(X, W), torch_dense.project(wide, W_wide)),
+        (torch_dense.attention_scores(X, key), torch_dense.attention_scores(wide, key_wide)),
+        (torch_dense.attention_weights(X, key), torch_dense.attention_weights(wide, key_wide)),
+        (torch_dense.softmax(X), torch_dense.softmax(wide)),
+    ]:
+        assert truth.dtype == torch.float32
+        assert torch.equal(narrow, truth.to(dtype))
+
+
+def test_the_lse_keeps_its_dtype_at_any_scale() -> None:
+    ones = torch.ones(2, 3)
+    for scale in (0.0, 0.5, 1e39):
+        _, lse = scaled_dot_product_attention_with_lse(ones, ones, ones, scale=scale)
+        assert lse.dtype == torch.float32
+
+
+def test_a_large_scale_does_not_overflow_on_the_way() -> None:
+    query, key = torch.full((1, 1), 3e38), torch.full((2, 1), 1e-38)
+    scores = torch_dense.attention_scores(query, key, scale=1.5)
+    torch.testing.assert_close(scores, torch.full((1, 2), 4.5))
 
 
 def test_softmax() -> None:
@@ -80,11 +107,14 @@ def test_softmax() -> None:
         truth = numpy_dense.softmax(scores.numpy(), dim)
         np.testing.assert_allclose(torch_dense.softmax(scores, dim).numpy(), truth, rtol=1e-13)
     assert torch.equal(scores, before)
-    assert torch_dense.softmax(scores.bfloat16()).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match=r"\bdim must lie between -3 and 2 for shape .*; got 3"):
+        torch_dense.softmax(scores, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("options", [{"is_causal": True}, {"attn_mask": drawn(L, L, seed=9)}])
+@pytest.mark.parametrize(
+    "options", [{"is_causal": True, "scale": 0.3}, {"attn_mask": drawn(L, L, seed=9)}]
+)
 def test_self_attention(dtype: torch.dtype, options: dict[str, Any]) -> None:
     if "attn_mask" in options:
         options = {"attn_mask": options["attn_mask"].to(dtype)}
@@ -143,6 +173,18 @@ def test_a_key_that_no_query_may_see_is_not_read(name: str, bad: float) -> None:
     outputs = [scaled_dot_product_attention(*x, **options) for x in (clean, dirty)]
     assert torch.equal(*outputs)
     found = [torch.autograd.grad(o.sum(), x) for o, x in zip(outputs, (clean, dirty), strict=True)]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_weights_pass_no_gradient_through_what_no_query_may_see() -> None:
+    query, key, _ = (x.requires_grad_() for x in case("boolean")[0])
+    spoilt = key.detach().clone()
+    spoilt[..., 3, :] = math.nan
+    found = []
+    for keys in (key, spoilt.requires_grad_()):
+        weights = torch_dense.attention_weights(query, keys, kept())
+        found.append(torch.autograd.grad((weights * drawn(L, S)).sum(), (query, keys)))
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
 
@@ -222,6 +264,10 @@ def test_dropout_is_that_of_torch() -> None:
         truth = torch_attention(*tensors, dropout_p=0.3)
     torch.testing.assert_close(output, truth)
     assert not torch.allclose(output, scaled_dot_product_attention(*tensors))
+    torch.manual_seed(1)
+    output, lse = scaled_dot_product_attention_with_lse(*tensors, dropout_p=0.3)
+    torch.testing.assert_close(output, truth)
+    assert torch.equal(lse, scaled_dot_product_attention_with_lse(*tensors)[1])
     assert torch.all(scaled_dot_product_attention(*tensors, dropout_p=1) == 0)
     for bad in (-0.1, 1.5, math.nan):
         with pytest.raises(ValueError, match="dropout_p must lie between 0 and 1; got"):
@@ -246,6 +292,13 @@ def test_what_is_no_dense_tensor_is_refused() -> None:
         scaled_dot_product_attention(query, key, value, masks.causal(L, S, like=key).to("meta"))
     with pytest.raises(ValueError, match=r"W_K \(d_model, d\); got X \(5, 4\), W_K \(5, 4\)"):
         torch_dense.self_attention(query, query.mT[:, :4], query, query)
+    X, W = drawn(L, E, dtype=torch.bfloat16), drawn(E, 3, dtype=torch.bfloat16)
+    for mask, message in [
+        ([[0.0]], "attn_mask must be a torch.Tensor; got list"),
+        (torch.zeros(L, L, dtype=torch.float16), "attn_mask .*; got float16"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            torch_dense.self_attention(X, W, W, W, mask)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
