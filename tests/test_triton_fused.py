@@ -126,6 +126,7 @@ def choices() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["causal", "floating"])
 @pytest.mark.parametrize(("kernel", "blocks"), choices())
 def test_every_configuration_is_right_and_repeats_itself(

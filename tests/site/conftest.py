@@ -61,7 +61,7 @@ def all_pages() -> list[str]:
 
 # What looks at every page in every view is left to `make slow`; `make test` takes each page once,
 # as on a phone, and of the rest these.
-FEW = ("index", "chapters/03_scaling", "chapters/07_masks", "reference/notation", "search", "404")
+FEW = ("index", "chapters/03_scaling", "reference/notation", "search", "404")
 ON_EVERY_PAGE = (
     "test_axe_finds_nothing",
     "test_a_page_of_a_file_works_without_a_word",

@@ -67,7 +67,7 @@ def test_a_page_has_its_policy_before_all_else(book: Path, name: str) -> None:
 
 @pytest.mark.parametrize("directive", FOREIGN)
 def test_what_is_elsewhere_is_refused(open_page: OpenPage, directive: str) -> None:
-    page = open_page("chapters/01_lookup").page
+    page = open_page("reference/errata").page
     left: list[str] = []
     page.on("requestfinished", lambda request: left.append(request.url))
     page.on("requestfailed", lambda request: left.append(f"{request.url} {request.failure}"))
@@ -78,7 +78,7 @@ def test_what_is_elsewhere_is_refused(open_page: OpenPage, directive: str) -> No
 
 @pytest.mark.parametrize("directive", INLINE)
 def test_what_is_written_into_the_page_is_refused(open_page: OpenPage, directive: str) -> None:
-    page = open_page("chapters/01_lookup").page
+    page = open_page("reference/errata").page
     assert page.evaluate(REFUSED, INLINE[directive]) == [directive, "enforce"]
     assert page.evaluate("window.ran") is None
 

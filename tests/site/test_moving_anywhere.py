@@ -49,7 +49,9 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_tile_walk.assert_shows(figure, "all keys", 9),
     ),
 }
-ALL = pytest.mark.parametrize("name", FIGURES)
+# The same script moves all of them: one shows what can go wrong there, the rest are `make slow`'s.
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in FIGURES if name != "stepper"]
+ALL = pytest.mark.parametrize("name", ["stepper", *REST])
 
 
 def output(name: str) -> str:

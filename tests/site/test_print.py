@@ -203,6 +203,7 @@ def test_a_page_that_is_not_built_is_an_error(
     assert capsys.readouterr().err == "Cannot print: the page was not built: 1\n"
 
 
+@pytest.mark.slow
 def test_a_page_of_the_website_is_printed_in_ink_on_white(open_page: OpenPage) -> None:
     page = open_page("chapters/03_scaling", theme="dark").page
     page.evaluate(
@@ -239,6 +240,7 @@ SHEET = {"the one page": 627, "a page of the website": 642}
 WIDTH = "document.documentElement.scrollWidth"
 
 
+@pytest.mark.slow
 def test_the_one_page_is_as_wide_as_its_sheet(browser: Any, one_page: Path) -> None:
     # A browser prints a page that is wider in smaller letters, all of it. One pixel is a formula's
     # words for screen readers at the end of a line.
