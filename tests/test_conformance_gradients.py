@@ -445,6 +445,25 @@ def test_backward_from_a_sum(rung: Rung, is_causal: bool) -> None:
 
 
 @every_rung
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
+def test_a_gradient_does_not_depend_on_which_others_are_wanted(
+    rung: Rung, wanted: tuple[int, ...]
+) -> None:
+    arrays = inputs()[:3]
+
+    def gradients(places: tuple[int, ...]) -> dict[int, torch.Tensor]:
+        leaves = [rung.give(x).requires_grad_(i in places) for i, x in enumerate(arrays)]
+        output = rung.function()(*leaves)
+        asked = [leaves[i] for i in places]
+        return dict(zip(places, torch.autograd.grad(output.square().sum(), asked), strict=True))
+
+    everything = gradients((0, 1, 2))
+    for place, found in gradients(wanted).items():
+        torch.testing.assert_close(found, everything[place])
+        assert found.abs().sum() > 0
+
+
+@every_rung
 def test_without_gradients_nothing_is_kept(rung: Rung) -> None:
     given = [rung.give(array) for array in inputs()[:3]]
     assert not rung.function()(*given).requires_grad

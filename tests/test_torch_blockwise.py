@@ -24,6 +24,7 @@ from torch import Tensor
 from attnlib import numpy_tokenwise, torch_dense
 from attnlib.torch_blockwise import (
     _backward,
+    _computing,
     _forward,
     _sizes,
     scaled_dot_product_attention,
@@ -176,6 +177,23 @@ def test_long_sequences_in_blocks_of_its_own_choice(
     found = rung.gradients(*arrays, mask, **options)
     for name, gradient in dense.gradients(*arrays, mask, **options).items():
         assert_close(found[name], gradient, dtype="float64", size=2 * sizes[name])
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (0, 2), (2, 3)])
+def test_a_gradient_does_not_depend_on_which_others_are_wanted(wanted: tuple[int, ...]) -> None:
+    tensors, options = case("floating")
+    mask = options["attn_mask"]
+
+    def gradients(places: tuple[int, ...]) -> dict[int, Tensor]:
+        leaves = [x.clone().requires_grad_(i in places) for i, x in enumerate([*tensors, mask])]
+        output, lse = attend({"block_size_q": 2, "block_size_k": 3})(*leaves)
+        asked = [leaves[i] for i in places]
+        total = (output * normal(B, H, L, E_V)).sum() + lse.sum()
+        return dict(zip(places, torch.autograd.grad(total, asked), strict=True))
+
+    everything = gradients((0, 1, 2, 3))
+    for place, found in gradients(wanted).items():
+        assert torch.equal(found, everything[place])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -448,8 +466,33 @@ def test_a_block_beyond_64_bits_holds_everything() -> None:
         assert torch.equal(scaled_dot_product_attention(query, query, query, **sizes), query)
 
 
+def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
+    for scale, dtype in [(None, torch.float32), (0.5, torch.float32), (1e39, torch.float64)]:
+        assert _computing(torch.float32, scale) == _computing(torch.bfloat16, scale) == dtype
+        assert _computing(torch.float64, scale) == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_keys", "is_causal", "rows", "columns"),
+    [
+        (5000, 6000, False, 1024, 1024), (1023, 1022, False, 1023, 1022),
+        (1024, 9000, True, 128, 8192), (1025, 9000, True, 256, 8192), (100, 200, True, 100, 200),
+        (1, 1, False, 1, 1), (0, 0, True, 1, 1),
+    ],
+)  # fmt: skip
+def test_blocks_are_those_that_were_measured(
+    n_queries: int, n_keys: int, is_causal: bool, rows: int, columns: int
+) -> None:
+    """Nothing else sees a worse choice: the results are the same, later, and from more memory."""
+    query, key = torch.empty(n_queries, 1), torch.empty(n_keys, 1)
+    found = _sizes(query, key, is_causal, None, None)
+    together = max(torch.get_num_threads(), 2**19 // (rows * columns))
+    assert found == (rows, columns, together)
+
+
 def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
     on_gpu = SimpleNamespace(is_cuda=True, shape=(2, 3, 5000, 64))
     assert _sizes(on_gpu, on_gpu, False, None, None) == (1024, 1024, 16)  # type: ignore[arg-type]
     short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
     assert _sizes(short, on_gpu, True, None, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]
+    assert _sizes(on_gpu, on_gpu, False, 5000, 5000) == (5000, 5000, 1)  # type: ignore[arg-type]
