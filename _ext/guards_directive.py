@@ -1,6 +1,7 @@
-"""`{guards} 04_softmax`: the mistakes that a chapter notices, from benchmarks/results/guards.json.
+"""`{guards} what`: which mistakes each chapter notices, from benchmarks/results/guards.json.
 
-Each has its change, as a diff, and the cell and line that notice.
+`{guards} 04_softmax` gives that chapter's own, each with the change, as a diff, and the line that
+speaks. `{guards} counts` and `{guards} table` give all chapters beside each other.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
-from results_directive import RESULTS
+from results_directive import RESULTS, table
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-Chapters = dict[str, list[dict[str, Any]]]
+Chapters = dict[str, dict[str, Any]]
 
 
 def own(chapter: str, entries: list[dict[str, Any]]) -> list[nodes.Node]:
@@ -45,8 +46,46 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
+def by_mistake(chapters: Chapters) -> dict[str, dict[str, bool]]:
+    """Give for each mistake the chapters that run its lines, and whether they notice it."""
+    found: dict[str, dict[str, bool]] = {}
+    for chapter, parts in chapters.items():
+        for entry in parts["named"]:
+            found.setdefault(entry["mistake"], {})[chapter] = entry["verdict"] == "noticed"
+    return found
+
+
+def counts(chapters: Chapters) -> list[nodes.Node]:
+    """Give a row for each chapter: what was tried on it, and how much it noticed."""
+    rows = []
+    for chapter, parts in chapters.items():
+        everything = [*parts["own"], *parts["named"]]
+        noticed = sum(entry["verdict"] == "noticed" for entry in everything)
+        by_output = sum(entry.get("by") == "output" for entry in everything)
+        raised = noticed - by_output
+        rows.append([chapter, str(len(everything)), str(noticed), str(raised), str(by_output)])
+    head = ["chapter", "tried", "noticed", "a cell raises", "an output differs"]
+    return [table(head, rows)]
+
+
+def matrix(chapters: Chapters) -> list[nodes.Node]:
+    """Give a row for each mistake, a column for each chapter."""
+    signs = {True: "●", False: "○", None: ""}
+    rows = [
+        [mistake, *(signs[row.get(chapter)] for chapter in chapters)]
+        for mistake, row in by_mistake(chapters).items()
+    ]
+    lost = [mistake for mistake, row in by_mistake(chapters).items() if not any(row.values())]
+    words = f"Of {len(rows)} mistakes {len(rows) - len(lost)} are noticed by some chapter"
+    words += f". By none: {'; '.join(lost)}." if lost else "."
+    head = ["mistake", *(str(int(chapter[:2])) for chapter in chapters)]
+    grid = table(head, rows)
+    grid["classes"].append("book-matrix")
+    return [grid, nodes.paragraph(text=words)]
+
+
 class GuardsDirective(SphinxDirective):
-    """Put what is stored of a chapter on the page."""
+    """Put a part of what is stored on the page."""
 
     required_arguments = 1
     option_spec: ClassVar[dict[str, Any]] = {}
@@ -55,10 +94,12 @@ class GuardsDirective(SphinxDirective):
         file = Path(RESULTS, "guards.json")
         self.env.note_dependency(str(file))
         chapters: Chapters = json.loads(file.read_text(encoding="utf-8"))["chapters"]
-        chapter = self.arguments[0]
-        if chapter not in chapters:
-            raise self.error(f"no chapter is named {chapter!r}; there are {', '.join(chapters)}")
-        return own(chapter, chapters[chapter])
+        what = self.arguments[0]
+        if what in ("counts", "table"):
+            return (counts if what == "counts" else matrix)(chapters)
+        if what not in chapters:
+            raise self.error(f"no chapter is named {what!r}; there are {', '.join(chapters)}")
+        return own(what, chapters[what]["own"])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tools import guards
-from tools.guards import CHAPTER, Guard, changed_notebook, chapters, read_guards
-from tools.mutants import Mutant, TableError
+from tools.guards import CHAPTER, Guard, called, changed_notebook, chapters, read_guards
+from tools.mutants import TABLE, Mutant, TableError, read_table
 from tools.notebooks import read
 
 ROOT = Path(__file__).parent.parent
@@ -61,13 +61,25 @@ def test_a_change_that_stands_nowhere_or_twice_is_an_error() -> None:
             changed_notebook(notebook, Guard("01_lookup", "words", CHAPTER, ((old, "2"),)))
 
 
+def test_a_chapter_is_tried_on_what_its_cells_run() -> None:
+    text = (ROOT / "attnlib" / "masks.py").read_text(encoding="utf-8")
+    window = next(m for m in read_table((ROOT / TABLE).read_text()) if "right end" in m.mistake)
+    (line,) = (n for n, row in enumerate(text.splitlines(), 1) if window.edits[0][0] in row)
+    assert called(window, [line])
+    assert not called(window, [line - 60, line + 20])
+    assert not called(window, [])
+
+
 def test_what_is_stored_is_what_the_table_asks_for() -> None:
     stored = json.loads((ROOT / guards.RESULTS).read_text(encoding="utf-8"))["chapters"]
     assert list(stored) == chapters()
     asked = [(g.chapter, g.mistake, g.file, [list(e) for e in g.edits]) for g in TABLE_OF_GUARDS]
     found = [
         (chapter, entry["mistake"], entry["file"], entry["edits"])
-        for chapter, entries in stored.items()
-        for entry in entries
+        for chapter, parts in stored.items()
+        for entry in parts["own"]
     ]
     assert found == asked
+    assert all(e["verdict"] == "noticed" for parts in stored.values() for e in parts["own"])
+    named = [entry for parts in stored.values() for entry in parts["named"]]
+    assert {entry["verdict"] for entry in named} <= {"noticed", "not noticed"}

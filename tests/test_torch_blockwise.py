@@ -22,6 +22,7 @@ from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
 from attnlib import numpy_tokenwise, torch_dense
+from attnlib._torch_tiles import heads
 from attnlib.torch_blockwise import (
     _backward,
     _computing,
@@ -464,6 +465,29 @@ def test_a_block_beyond_64_bits_holds_everything() -> None:
     query = torch.ones(3, 2, dtype=torch.float64)
     for sizes in ({"block_size_q": 10**30}, {"block_size_k": 2**63}):
         assert torch.equal(scaled_dot_product_attention(query, query, query, **sizes), query)
+
+
+@pytest.mark.parametrize("together", [1, 2, 4, 9])
+@pytest.mark.parametrize(
+    ("batch", "query", "key"),
+    [
+        ((2, 5), (2, 5), (2, 5)), ((5, 2), (5, 2), (5, 2)), ((2, 5), (2, 5), (2, 1)),
+        ((2, 5), (2, 5), (5,)), ((5, 2), (5, 1), (2,)), ((), (), ()), ((3,), (1,), (1,)),
+    ],
+)  # fmt: skip
+def test_the_walk_comes_to_each_head_once(
+    together: int, batch: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...]
+) -> None:
+    """With the queries and keys that belong to it, whether they broadcast or not."""
+    q, k = (1 + torch.arange(math.prod(own)).reshape(*own, 1, 1) for own in (query, key))
+    found = torch.zeros(*batch, 2, 1, dtype=q.dtype)
+    for some_q, some_k, _, nothing, some in heads(batch, [q, k, q, None, found], together):
+        assert nothing is None
+        assert isinstance(some, Tensor) and len(some) <= together
+        assert isinstance(some_q, Tensor) and isinstance(some_k, Tensor)
+        some[:, :1] += some_q
+        some[:, 1:] += some_k
+    assert torch.equal(found, torch.cat([x.expand(*batch, 1, 1) for x in (q, k)], -2))
 
 
 def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:

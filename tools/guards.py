@@ -2,7 +2,8 @@
 
     python -m tools.guards first    the first mistake of each chapter in tests/guards.txt
     python -m tools.guards own      all of tests/guards.txt: what each chapter must notice
-    python -m tools.guards store    the same, and store which cell notices, for the page about it
+    python -m tools.guards store    these, and those of attention in tests/mutants.txt, in every
+                                    chapter that runs the lines; into benchmarks/results/guards.json
 
 A chapter runs as `make test` runs it, by nbval, its outputs compared to the letter. The package is
 a copy with the one change, which stands first on the kernel's path and says so when it is imported;
@@ -14,6 +15,8 @@ where it stopped.
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import gc
 import hashlib
 import importlib
@@ -21,14 +24,15 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.mutants import Mutant, TableError, read_edits
+from tools.mutants import TABLE, Mutant, TableError, read_edits, read_table
 from tools.notebooks import read
 from tools.processes import forked
 
@@ -166,12 +170,105 @@ def _speaks(guard: Guard, number: int, said: str) -> dict[str, Any]:
     return {"by": "output", "line": lines[-1] if lines else ""}
 
 
+# -- which lines a chapter runs --------------------------------------------------------------------
+
+LINES = """
+import json, sys, warnings
+import coverage
+tracer = coverage.Coverage(data_file=None, include=["attnlib/*"], config_file=False)
+tracer.set_option("run:disable_warnings", ["no-data-collected"])
+tracer.start()
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for source in json.load(open(sys.argv[1])):
+    shell.run_cell(source)
+tracer.stop()
+data = tracer.get_data()
+found = {file: sorted(data.lines(file)) for file in data.measured_files()}
+json.dump(found, open(sys.argv[2], "w"))
+"""
+
+
+def lines_of(chapter: str) -> dict[str, list[int]]:
+    """Give the lines of each module that a chapter's cells run, once it has been imported."""
+    cells = read(Path("chapters", f"{chapter}.ipynb"))["cells"]
+    sources = [c["source"] for c in cells if c["cell_type"] == "code"]
+    with tempfile.TemporaryDirectory() as name:
+        given, found = Path(name, "cells.json"), Path(name, "lines.json")
+        given.write_text(json.dumps(sources), encoding="utf-8")
+        command = [sys.executable, "-c", LINES, str(given), str(found)]
+        environment = os.environ | {"PYTHONPATH": os.getcwd(), "MPLBACKEND": "agg"}
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=LIMIT)
+        lines = json.loads(found.read_text())
+    return {Path(file).stem: ran for file, ran in lines.items()}
+
+
+@functools.cache
+def parts(module: str) -> list[tuple[set[int], set[int]]]:
+    """Give the lines of each statement of each function, and those of which one runs with it.
+
+    With the line of a `def` that is its body: the line itself runs when the module is imported.
+    """
+    text = Path("attnlib", f"{module}.py").read_text(encoding="utf-8")
+    found = []
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.stmt):
+                    inside = {n for inner in ast.iter_child_nodes(node) for n in _lines(inner)}
+                    own = set(range(node.lineno, (node.end_lineno or 0) + 1)) - inside
+                    found.append((own, inside if isinstance(node, ast.FunctionDef) else own))
+    return found
+
+
+def _lines(node: ast.AST) -> set[int]:
+    """Give the lines of a statement, or of those inside what is none."""
+    if isinstance(node, ast.stmt):
+        return set(range(node.lineno, (node.end_lineno or 0) + 1))
+    return {line for inner in ast.iter_child_nodes(node) for line in _lines(inner)}
+
+
+def called(mutant: Mutant, lines: Iterable[int]) -> bool:
+    """Say whether any statement ran that the mistake changes, other than with the import."""
+    text = Path("attnlib", f"{mutant.module}.py").read_text(encoding="utf-8")
+    for old, _ in mutant.edits:
+        first = text[: text.index(old)].count("\n") + 1
+        rows = range(first, first + old.count("\n") + 1)
+        for own, running in parts(mutant.module):
+            if not own.isdisjoint(rows) and not running.isdisjoint(lines):
+                return True
+    return False
+
+
 # -- all of them -----------------------------------------------------------------------------------
 
 
 def chapters() -> list[str]:
     """Name the chapters."""
     return sorted(path.stem for path in Path("chapters").glob("*.ipynb"))
+
+
+def pairs() -> list[Guard]:
+    """Give for each chapter the mistakes of attention whose lines it runs.
+
+    A mistake stands in tests/mutants.txt once for each implementation; a chapter is tried on the
+    first that it runs.
+    """
+    mutants = [m for m in read_table(TABLE.read_text(encoding="utf-8")) if m.rung]
+    found: dict[tuple[str, str], Guard] = {}
+    for chapter in chapters():
+        kept = KEPT / f"{chapter}.{_stamp(chapter)}.json"
+        if not kept.exists():
+            print(f"which lines {chapter} runs", flush=True)
+            KEPT.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(lines_of(chapter)))
+        lines = json.loads(kept.read_text())
+        for mutant in mutants:
+            if called(mutant, lines.get(mutant.module, ())):
+                file = f"attnlib/{mutant.module}.py"
+                guard = Guard(chapter, mutant.mistake, file, mutant.edits)
+                found.setdefault((chapter, mutant.mistake), guard)
+    return list(found.values())
 
 
 def _stamp(chapter: str) -> str:
@@ -206,14 +303,27 @@ def try_all(guards: Sequence[Guard], jobs: int, *, keep: bool) -> list[tuple[Gua
     return [(guard, known[key(guard)]) for guard in guards]
 
 
-def store(tried: Sequence[tuple[Guard, Any]]) -> None:
-    """Store what came of each mistake, by chapter, for the page about it."""
-    found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in chapters()}
-    for guard, result in tried:
-        kept = {name: result[name] for name in ("cell", "by", "line")}
-        entry = {"mistake": guard.mistake, "file": guard.file, "edits": guard.edits, **kept}
-        found[guard.chapter].append(entry)
-    what = "which cell of a chapter notices which mistake, by nbval alone"
+def store(own: Sequence[tuple[Guard, Any]], named: Sequence[tuple[Guard, Any]]) -> None:
+    """Store what came of all, for the page about it."""
+
+    def entry(guard: Guard, result: dict[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = {
+            name: result[name] for name in ("verdict", "cell", "by", "line") if name in result
+        }
+        return {"mistake": guard.mistake, "file": guard.file, **kept}
+
+    found = {
+        chapter: {
+            "own": [
+                entry(guard, result) | {"edits": guard.edits}
+                for guard, result in own
+                if guard.chapter == chapter
+            ],
+            "named": [entry(*pair) for pair in named if pair[0].chapter == chapter],
+        }
+        for chapter in chapters()
+    }
+    what = "which chapter notices which mistake, by nbval alone"
     text = json.dumps({"what": what, "chapters": found}, indent=1, ensure_ascii=False)
     RESULTS.write_text(text + "\n", encoding="utf-8")
 
@@ -227,7 +337,7 @@ def elsewhere(own: Sequence[tuple[Guard, Any]]) -> list[Guard]:
     return [
         guard
         for guard, result in own
-        for entry in stored[guard.chapter]
+        for entry in stored[guard.chapter]["own"]
         if (entry["mistake"], entry["file"]) == (guard.mistake, guard.file)
         and entry["cell"] != result.get("cell", entry["cell"])
     ]
@@ -253,20 +363,23 @@ def main() -> int:
     guards = [guard for guard in guards if options.only in str(guard)]
     if options.what == "first":
         guards = list({guard.chapter: guard for guard in reversed(guards)}.values())[::-1]
+    named = pairs() if options.what == "store" else []
     prepare()
     begin = time.monotonic()
-    unchanged = [Guard(c, "nothing is changed", "attnlib/numpy_dense.py", ()) for c in chapters()]
+    own = try_all(guards, options.jobs, keep=options.what == "store")
+    missed = [guard for guard, result in own if result["verdict"] != "noticed"]
     if options.what == "store":
+        unchanged = [
+            Guard(c, "nothing is changed", "attnlib/numpy_dense.py", ()) for c in chapters()
+        ]
         for guard, result in try_all(unchanged, options.jobs, keep=True):
             if result["verdict"] != "not noticed":
                 print(f"fails as it is: {guard.chapter}", file=sys.stderr)
                 return 1
-    own = try_all(guards, options.jobs, keep=options.what == "store")
-    missed = [guard for guard, result in own if result["verdict"] != "noticed"]
-    if options.what != "store":
+        found = try_all(named, options.jobs, keep=True)
+        store(own, found)
+    else:
         missed += elsewhere(own)
-    elif not missed:
-        store(own)
     for guard in missed:
         print(f"not noticed: {guard}", file=sys.stderr)
     print(f"{len(own)} mistakes, {len(missed)} missed, {time.monotonic() - begin:.0f} s")
