@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
 from attnlib import numpy_tokenwise, torch_dense
-from attnlib._torch_tiles import heads
+from attnlib._torch_tiles import cut, heads
 from attnlib.torch_blockwise import (
     _backward,
     _computing,
@@ -488,6 +489,24 @@ def test_the_walk_comes_to_each_head_once(
         some[:, :1] += some_q
         some[:, 1:] += some_k
     assert torch.equal(found, torch.cat([x.expand(*batch, 1, 1) for x in (q, k)], -2))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("columns", [1, 2, 7])
+def test_a_tile_of_a_mask_that_broadcasts(rows: int, columns: int) -> None:
+    mask = normal(H, rows, columns)
+    for tile in (slice(0, 1), slice(1, 2)), (slice(1, 2), slice(0, 2)):
+        found = cut(mask, *tile).expand(H, *(s.stop - s.start for s in tile))
+        assert torch.equal(found, mask.expand(H, max(rows, 2), max(columns, 2))[:, *tile])
+
+
+def test_a_causal_tile_of_any_size_hides_the_future() -> None:
+    tensors = [normal(8, E), normal(8, E), normal(8, E_V)]
+    truth = with_gradients(tensors, is_causal=True)
+    for rows, columns in itertools.product(range(1, 9), repeat=2):
+        sizes = {"block_size_q": rows, "block_size_k": columns}
+        for one, other in zip(with_gradients(tensors, is_causal=True, **sizes), truth, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
