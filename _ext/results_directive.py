@@ -2,8 +2,8 @@
 
 The parts are those of `benchmarks/results/<name>.json`: machine, means, rows, memory, and `ratios`
 and `bytes`, which draw rows and memory; `rates` are the rows of a GPU, `scores` and `pages` those
-of Lighthouse. So no measured number is typed into a page. Where a result may be missing, the
-directive's content is shown in its stead.
+of Lighthouse, `mutants` the counts of `make mutants`. So no measured number is typed into a page.
+Where a result may be missing, the directive's content is shown in its stead.
 """
 
 from __future__ import annotations
@@ -183,6 +183,21 @@ def pages(result: dict[str, Any]) -> nodes.Node:
     return table(head, rows)
 
 
+def mutants(result: dict[str, Any]) -> nodes.Node:
+    """Give for each module how many changes there are, and how many a test notices."""
+    everything: dict[str, int] = {}
+    for counts in result["modules"].values():
+        for verdict, n in counts.items():
+            everything[verdict] = everything.get(verdict, 0) + n
+    rows = []
+    for module, counts in [*result["modules"].items(), ("all", everything)]:
+        noticed, lost = counts.get("killed", 0), counts.get("survived", 0)
+        numbers = (sum(counts.values()), noticed, lost, counts.get("equivalent", 0))
+        rows.append([module, *map(str, numbers), f"{noticed / (noticed + lost):.1%}"])
+    head = ["module", "changes", "noticed", "not noticed", "cannot be noticed", "of what can be"]
+    return table(head, rows)
+
+
 PARTS = {
     "machine": machine,
     "means": means,
@@ -193,6 +208,7 @@ PARTS = {
     "rates": rates,
     "scores": scores,
     "pages": pages,
+    "mutants": mutants,
 }
 
 

@@ -1,6 +1,6 @@
 """Change attnlib's numerics wherever mutmut would, and see whether any test notices.
 
-    python -m tools.mutate [MODULE …] [--jobs N] [--seconds S] [--again]
+    python -m tools.mutate [MODULE …] [--jobs N] [--seconds S] [--again] [--store]
 
 mutmut's operators say what to change: numbers, comparisons, arguments, operators and so on, one
 change at a time. mutmut's own runner would leave out every decorated function, which here are most
@@ -12,7 +12,7 @@ Results are kept in _build/mutants, so that an interrupted run goes on where it 
 holds as long as its module does not change, a survivor until the tests change (or with --again).
 Survivors are listed with their diffs. Those that no test can notice are in
 tests/mutants_equivalent.txt, each with the reason; an entry whose change does not exist is an
-error.
+error. --store puts the counts of all modules into benchmarks/results, for the page about them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,13 +47,15 @@ MODULES = (
 TESTS = (
     "tests/test_checks.py", "tests/test_conformance.py", "tests/test_conformance_gradients.py",
     "tests/test_examples.py", "tests/test_experiments.py", "tests/test_masks.py",
-    "tests/test_mistakes.py", "tests/test_mistakes_around.py", "tests/test_numpy_blockwise.py",
+    "tests/test_mistakes.py", "tests/test_mistakes_around.py", "tests/test_names_in_errors.py",
+    "tests/test_numpy_blockwise.py",
     "tests/test_numpy_dense.py", "tests/test_numpy_edges.py", "tests/test_numpy_tokenwise.py",
     "tests/test_opinfo.py", "tests/test_positions.py", "tests/test_properties.py",
     "tests/test_torch_blockwise.py", "tests/test_torch_dense.py", "tests/test_torch_layers.py",
     *(f"attnlib/{module}.py" for module in MODULES),
 )  # fmt: skip
 KEPT = Path("_build/mutants")
+STORED = Path("benchmarks/results/mutants.json")
 EQUIVALENT = Path("tests/mutants_equivalent.txt")
 SLOW = 5.0  # seconds; a test that takes longer is left out
 
@@ -137,8 +141,11 @@ def measure(items: Sequence[Any], outcome: Outcome) -> dict[str, dict[str, Any]]
 class Campaign:
     """A plugin of pytest that, in place of running the tests once, tries the changes on them."""
 
-    def __init__(self, modules: Sequence[str], jobs: int, seconds: float, again: bool) -> None:
-        self.modules, self.jobs, self.seconds, self.again = modules, jobs, seconds, again
+    def __init__(
+        self, modules: Sequence[str], jobs: int, seconds: float, *, again: bool, store: bool
+    ) -> None:
+        self.modules, self.jobs, self.seconds = modules, jobs, seconds
+        self.again, self.store = again, store
         self.outcome = Outcome()
         self.status = 1
 
@@ -277,16 +284,33 @@ class Campaign:
 
     def _report(self, known: Sequence[Change], skipped: set[str], results: Results) -> None:
         print("\nmodule             changes  equivalent  killed  survived  share")
-        totals: Counter[str] = Counter()
+        counts: dict[str, Counter[str]] = {module: Counter() for module in self.modules}
+        survivors = []
+        for change in known:
+            verdict = results.of(change) or "not tried"
+            counts[change.module]["equivalent" if change.key in skipped else verdict] += 1
+            if change.key not in skipped and verdict != "killed":
+                survivors.append(change)
         for module in self.modules:
-            counts: Counter[str] = Counter()
-            for change in known:
-                if change.module == module:
-                    equal = change.key in skipped
-                    counts["equivalent" if equal else results.of(change) or "not tried"] += 1
-            totals += counts
-            _print_row(module, counts)
-        _print_row("all", totals)
+            _print_row(module, counts[module])
+        _print_row("all", sum(counts.values(), Counter()))
+        for change in survivors:
+            print(f"\n{change}")
+        if self.store:
+            store(counts, survivors)
+
+
+def store(counts: dict[str, Counter[str]], survivors: Sequence[Change]) -> None:
+    """Store how many changes of each module were noticed, and those that were not."""
+    machine = {"mutmut": version("mutmut"), "date": f"{date.today()}"}
+    stored = {
+        "what": "changes by mutmut's operators, one at a time, and whether a test notices",
+        "machine": machine,
+        "modules": counts,
+        "survivors": [[c.module, c.where, c.old, c.new] for c in survivors],
+    }
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    STORED.write_text(text + "\n", encoding="utf-8")
 
 
 def _print_row(name: str, counts: Counter[str]) -> None:
@@ -383,13 +407,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=40.0, help="of tests for one change")
     parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument("--store", action="store_true", help="store the counts, for the page")
     options = parser.parse_args()
+    if options.store and options.modules:
+        parser.error("--store wants all modules")
     unknown = set(options.modules) - set(MODULES)
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(MODULES)}")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU does not survive a fork
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    campaign = Campaign(options.modules or MODULES, options.jobs, options.seconds, options.again)
+    campaign = Campaign(
+        options.modules or MODULES, options.jobs, options.seconds,
+        again=options.again, store=options.store,
+    )  # fmt: skip
     tests = [test for test in TESTS if Path(test).exists()]
     # The interpreted kernels take a tenth of a second a call, and are no part of this.
     deselect = ["-k", "not triton"] if importlib.util.find_spec("triton") else []
