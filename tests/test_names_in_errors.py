@@ -165,3 +165,19 @@ def test_the_device_of_a_mask_beside_x() -> None:
 def test_learned_positions_need_a_length() -> None:
     with pytest.raises(ValueError, match=r"^max_seq_len must be given for learned positions"):
         torch_layers.MultiHeadSelfAttention(4, 2, positions="learned")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: torch_layers.split_heads(torch.ones(4), 2), "x must be (…, T, H · d); got (4,)"),
+        (lambda: torch_layers.merge_heads(TENSOR), "x must be (…, H, T, d); got (2, 4)"),
+        (
+            lambda: positions.rotary(np.ones((2, 3))),
+            "the last dimension of x must be even, because features turn in pairs; got 3",
+        ),
+    ],
+)
+def test_what_a_shape_must_be(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attnlib.positions import rotary, sinusoidal
+from attnlib.positions import _wide_device, rotary, sinusoidal
 
 Array = NDArray[Any]
 B, H, T, D = 2, 3, 5, 14
@@ -288,3 +289,37 @@ def test_sinusoidal_like_a_tensor_is_the_same_table() -> None:
     table = sinusoidal(7, 6, base=100.0, like=torch.zeros(1, dtype=torch.float32))
     assert table.dtype == torch.float64
     np.testing.assert_allclose(table.numpy(), sinusoidal(7, 6, base=100.0), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_pairs_are_turned_in_one_dtype_and_rounded_once(dtype: str) -> None:
+    x = np.random.default_rng(4).standard_normal((400, 64)).astype(dtype)
+    wide = np.float64 if dtype == "float64" else np.float32
+    angles = np.arange(400.0)[:, None] * 10000.0 ** -(np.arange(0, 64, 2) / 64)
+    cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
+    even, odd = x[:, ::2].astype(wide), x[:, 1::2].astype(wide)
+    turned = np.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    truth = turned.reshape(x.shape).astype(dtype)
+    np.testing.assert_array_equal(rotary(x), truth)
+    if dtype != "float64":  # torch's cosine may differ in the last bit
+        found = rotary(torch.from_numpy(x)).numpy()
+        assert np.mean(found == truth) > 0.999
+        np.testing.assert_allclose(found, truth, rtol=0, atol=2 * np.finfo(dtype).eps * 8)
+
+
+def test_angles_are_computed_where_there_is_float64() -> None:
+    for kind, place in (("mps", "cpu"), ("cuda", "itself")):
+        device = SimpleNamespace(type=kind)
+        found = _wide_device(SimpleNamespace(device=device))
+        assert found == (place if place == "cpu" else device)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "longdouble"])
+def test_positions_of_any_number_type_as_an_array(dtype: str) -> None:
+    x, places = drawn(T, D), np.array([0, 1, 200, 3, 4], dtype)
+    np.testing.assert_array_equal(rotary(x, places), rotary(x, places.astype(float)))
+    if dtype != "longdouble":
+        found = rotary(x, torch.from_numpy(places.astype(dtype)))
+        np.testing.assert_array_equal(found, rotary(x, places))
+    with np.errstate(all="raise"):
+        assert np.isnan(rotary(x, [np.longdouble("1e400")] * T)).all()
