@@ -126,3 +126,18 @@ def test_the_published_torch_session_is_right_to_one_unit_of_its_last_decimal() 
     ):
         assert computed.shape == printed.shape
         assert np.abs(computed.round(4) - printed).max() < 1.5e-4
+
+
+def test_the_running_example_is_the_one_in_the_chapters() -> None:
+    """Every chapter prints its numbers; a change here is a change of the book."""
+    tokens, X, W_Q, W_K, W_V = examples.running()
+    assert tokens == ("the", "cat", "sat")
+    assert X.tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0.5]]
+    assert W_Q.tolist() == [[2, 0], [-1, 1], [0, -1], [0, -1]]
+    assert W_K.tolist() == [[0, 1], [1, 0], [-1, 0], [0, -1]]
+    assert W_V.tolist() == [[1, 0, 0], [0, 2, 0], [0, -1, 1], [0, 0, 1]]
+
+
+def test_the_published_examples_have_the_titles_of_their_documents() -> None:
+    assert examples.published_identity().title == "Self-Attention Computation Process"
+    assert examples.published_torch_session().title == "Self-Attention"

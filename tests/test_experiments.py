@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -125,4 +129,72 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
 )
 def test_bad_arguments_are_refused_by_name(call, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_is_not_said_is_what_the_docstrings_say() -> None:
+    pairs = experiments.dot_products(4, 10_000, sigma=1.0, correlation=0.0, seed=0)
+    np.testing.assert_array_equal(experiments.dot_products(4), pairs)
+    rules = experiments.scaling_rules(4, n_keys=8, n_draws=4_000, seed=0)
+    assert experiments.scaling_rules(4) == rules
+    walks = experiments.growing_scores([1, 4], n_keys=8, seed=0)
+    np.testing.assert_array_equal(experiments.growing_scores([1, 4]), walks)
+
+
+def test_a_rule_s_statistics_by_loops() -> None:
+    """One draw after the other, in the words of the docstring."""
+    d_k, n_keys, n_draws = 3, 2, 25
+    rng = np.random.default_rng([0, d_k])
+    queries = rng.standard_normal((n_draws, d_k))
+    keys = rng.standard_normal((n_draws, n_keys, d_k))
+    upstream = rng.standard_normal((n_draws, n_keys))
+    found = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws)
+    for name, divisor in (("1", 1.0), ("sqrt(d_k)", 3**0.5), ("d_k", 3.0)):
+        entropies, largest, squares, norms = [], [], [], []
+        for q, ks, g in zip(queries, keys, upstream, strict=True):
+            powers = [math.exp(k @ q / divisor) for k in ks]
+            a = [power / sum(powers) for power in powers]
+            mean = sum(x * y for x, y in zip(a, g, strict=True))
+            parts = [x * (y - mean) * k for x, y, k in zip(a, g, ks, strict=True)]
+            norms.append(math.hypot(*sum(parts)) / divisor)
+            entropies.append(-sum(x * math.log(x) for x in a) / math.log(n_keys))
+            largest.append(max(a))
+            squares.append(sum(x * x for x in a))
+        rule = found[name]
+        assert rule.entropy == pytest.approx(np.mean(entropies))
+        assert rule.largest == pytest.approx(np.mean(largest))
+        assert rule.sum_of_squares == pytest.approx(np.mean(squares))
+        assert rule.jacobian_mean == pytest.approx(1 - np.mean(squares))
+        assert rule.gradient_mean == pytest.approx(np.mean(norms))
+        assert rule.gradient_median == pytest.approx(np.median(norms))
+        assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-2:]) / sum(norms))
+
+
+def test_numbers_of_any_kind() -> None:
+    ys = [Fraction(1, 2), Fraction(1), Fraction(2)]
+    assert experiments.loglog_slope([1, 2, 4], ys) == pytest.approx(1)
+    assert experiments.loglog_slope(ys, [4, 2, 1]) == pytest.approx(-1)
+    low, high = experiments.confidence_interval([Fraction(1), Fraction(3)])
+    assert (low, high) == pytest.approx((2 - 1.96, 2 + 1.96))
+    low, high = experiments.confidence_interval([1.0, 3.0, 5.0])
+    assert (low, high) == pytest.approx((3 - 1.96 * 2 / 3**0.5, 3 + 1.96 * 2 / 3**0.5))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: experiments.dot_products(0), "d_k"),
+        (lambda: experiments.dot_products(1, 0), "n_pairs"),
+        (lambda: experiments.dot_products(1, correlation=-1.5), "correlation"),
+        (lambda: experiments.variance_error(0, 1), "d_k"),
+        (lambda: experiments.variance_error(1, 0), "n_pairs"),
+        (lambda: experiments.scaling_rules(0), "d_k"),
+        (lambda: experiments.scaling_rules(1, n_draws=0), "n_draws"),
+        (lambda: experiments.scaling_rules(1, n_keys=1), "n_keys"),
+        (lambda: experiments.growing_scores([0]), "smallest_d_k"),
+        (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
+    ],
+)
+def test_a_size_that_is_too_small_is_named(call: Callable[[], object], name: str) -> None:
+    with pytest.raises(ValueError, match=rf"expected (a )?{name} .*, came "):
         call()

@@ -132,11 +132,11 @@ def test_the_fastest_test_of_each_function_comes_first() -> None:
 
 
 def test_entries_of_what_no_test_can_notice() -> None:
-    text = "# words\n[masks]\n\nbecause\nof this\n\nf.g\n- x\n- y\n+ z\n- x\n\nh\n- x\n+\n"
+    text = "# words\n[masks]\n\nbecause\nof this\n\nf.g\n- x\n- y\n+ z\n- x\n\nmodule\n- x\n+\n"
     one, two, three = mutate.read_equivalent(text)
     assert one == ("because of this", "masks", "f.g", "x\ny", "z")
     assert two == ("because of this", "masks", "f.g", "x", "")
-    assert three == ("because of this", "masks", "h", "x", "")
+    assert three == ("because of this", "masks", "", "x", "")
     for wrong in ("[masks]\n\nf\n- x\n+ y", "because\n\nf\n- x", "[a]\n\nwhy\n\n[b]\n\nf\n- x"):
         with pytest.raises(pytest.UsageError, match="not an entry"):
             mutate.read_equivalent(wrong)

@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from attnlib import masks, numpy_blockwise, positions
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from attnlib import torch_blockwise, torch_dense, torch_layers  # noqa: E402
+from attnlib import (
+    masks,
+    numpy_blockwise,
+    numpy_dense,
+    positions,
+    torch_blockwise,
+    torch_dense,
+    torch_layers,
+)
+from attnlib._checks import checked_count
 
 ONES, TENSOR = np.ones((2, 4)), torch.ones(2, 4)
 QKV = (TENSOR, TENSOR, TENSOR)
@@ -35,6 +42,18 @@ def table(n_tokens: Any) -> Any:
 
 def in_two(x: Any) -> Any:
     return torch_layers.split_heads(x, 2)
+
+
+def projected(X: Any) -> Any:
+    return numpy_dense.project(X, ONES.T)
+
+
+def attended(X: Any) -> Any:
+    return numpy_dense.self_attention(X, ONES.T, ONES.T, ONES.T)
+
+
+def torch_projected(X: Any) -> Any:
+    return torch_dense.project(X, X)
 
 
 def bad(function: Callable[..., Any], *given: Any, **wrong: Any) -> Any:
@@ -82,6 +101,11 @@ WRONG_TYPE = [
     bad(torch_blockwise.scaled_dot_product_attention, *QKV, block_size_k="2"),
     bad(numpy_blockwise.scaled_dot_product_attention, *[ONES] * 3, block_size=2.0),
     bad(torch_dense.softmax, scores=ONES),
+    bad(torch_dense.project, TENSOR, W=ONES),
+    bad(torch_projected, X=[[1.0]]),
+    bad(projected, X=[[1.0]]),
+    bad(attended, X=[[1.0]]),
+    bad(numpy_dense.attention_scores, ONES, ONES, scale="1"),
     bad(torch_dense.softmax, TENSOR, dim=0.0),
 ]  # fmt: skip
 WRONG_VALUE = [
@@ -127,6 +151,8 @@ WRONG_VALUE = [
     bad(torch_blockwise.scaled_dot_product_attention, *QKV, block_size_k=-1),
     bad(numpy_blockwise.scaled_dot_product_attention, *[ONES] * 3, block_size=0),
     bad(torch_dense.softmax, TENSOR, dim=2),
+    bad(numpy_dense.softmax, np.ones(3), axis=1),
+    bad(torch_dense.softmax, torch.ones(3), dim=-2),
 ]  # fmt: skip
 
 
@@ -176,8 +202,45 @@ def test_learned_positions_need_a_length() -> None:
             lambda: positions.rotary(np.ones((2, 3))),
             "the last dimension of x must be even, because features turn in pairs; got 3",
         ),
+        (
+            lambda: torch_layers.MultiHeadSelfAttention(6, 2, positions="rotary"),
+            "d_model / n_heads must be even for rotary positions; got 3",
+        ),
     ],
 )
 def test_what_a_shape_must_be(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: numpy_dense.softmax(torch.nn.Parameter(torch.ones(2))),
+            "got torch.nn.parameter.Parameter (use a torch form for tensors)",
+        ),
+        (
+            lambda: torch_dense.softmax(np.ma.ones(2)),
+            "got numpy.ma.MaskedArray (use a NumPy form for arrays)",
+        ),
+        (
+            lambda: torch_dense.softmax(
+                torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged)
+            ),
+            "scores must be a dense tensor; got a nested tensor",
+        ),
+        (
+            lambda: numpy_dense.attention_scores(ONES, ONES, scale="1"),
+            "scale must be None or a real number; got str '1'",
+        ),
+    ],
+)
+def test_what_came(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        call()
+
+
+def test_the_size_of_a_traced_program_is_a_count() -> None:
+    size = ShapeEnv().create_unbacked_symint()
+    assert checked_count("n_keys", size) is size

@@ -7,6 +7,7 @@ as they are, so that their bounds are those of attention without features and wi
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 import subprocess
@@ -551,3 +552,26 @@ def test_a_block_size_may_be_any_kind_of_integer() -> None:
             scaled_dot_product_attention(*arrays, block_size=size),
             scaled_dot_product_attention(*arrays, block_size=3),
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_sums_are_kept_in_the_dtype_of_the_scores(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    kept = set()
+    update = SoftmaxState.update
+
+    def noted(self: SoftmaxState, *given: Any) -> SoftmaxState:
+        kept.update(x.dtype.name for x in self)
+        return update(self, *given)
+
+    monkeypatch.setattr(SoftmaxState, "update", noted)
+    ones = np.ones((5, 3), dtype)
+    numpy_blockwise.scaled_dot_product_attention(ones, ones, ones, block_size=2)
+    assert kept == {"float64" if dtype == "float64" else "float32"}
+
+
+def test_blocks_of_128_where_nothing_is_said() -> None:
+    for name in ("scaled_dot_product_attention", "scaled_dot_product_attention_with_lse"):
+        function = getattr(numpy_blockwise, name)
+        assert inspect.signature(function).parameters["block_size"].default == 128

@@ -251,6 +251,8 @@ def test_autocast_is_that_of_torch(dtype: torch.dtype) -> None:
         output = scaled_dot_product_attention(query, key.bfloat16(), value)
         assert output.dtype == torch_attention(query, key.bfloat16(), value).dtype == dtype
         assert scaled_dot_product_attention(*case("full")[0]).dtype == torch.float64
+        by_name = scaled_dot_product_attention(query=query, key=key.bfloat16(), value=value)
+        assert torch.equal(by_name, output)
     truth = scaled_dot_product_attention(*(x.to(dtype) for x in (query, key.bfloat16(), value)))
     assert torch.equal(output, truth)
 

@@ -564,3 +564,8 @@ def test_what_has_no_heads(
 ) -> None:
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+def test_there_is_no_bias_where_nothing_is_said() -> None:
+    for layer in (SelfAttention(4), MultiHeadSelfAttention(4, 2)):
+        assert [name for name, _ in layer.named_parameters() if "bias" in name] == []

@@ -73,7 +73,8 @@ class Equivalent(NamedTuple):
 def read_equivalent(text: str) -> list[Equivalent]:
     """Give the entries: [module]; a reason; then functions, each with lines - and + of changes.
 
-    A reason holds for all functions below it, until the next reason or module.
+    A reason holds for all functions below it, until the next reason or module; "module" stands for
+    what is in no function.
     """
     found: list[Equivalent] = []
     module, reason = "", ""
@@ -86,10 +87,11 @@ def read_equivalent(text: str) -> list[Equivalent]:
         elif set(signs) == {" "}:
             reason = " ".join(rows)
         elif module and reason and re.fullmatch(" (-*\\+*)+", signs):
+            where = "" if rows[0] == "module" else rows[0]
             for part in re.finditer(r"-+\+*|\++", signs):
                 both = [(signs[n], rows[n][2:]) for n in range(*part.span())]
                 old, new = ("\n".join(r for sign, r in both if sign == s) for s in "-+")
-                found.append(Equivalent(reason, module, rows[0], old, new))
+                found.append(Equivalent(reason, module, where, old, new))
         elif paragraph:
             raise pytest.UsageError(f"{EQUIVALENT}: not an entry: {paragraph!r}")
     return found
