@@ -133,7 +133,7 @@ coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and w
 # What a test that is named for it must notice; then whatever mutmut would change, which takes hours.
 mutants: $(ENVIRONMENT) ## make mistakes in attnlib; tests must notice (ONLY=named, ONLY="masks positions")
 	@if [ "$(ONLY)" = named ] || [ -z "$(ONLY)" ]; then $(BIN)/python -m tools.mutants; fi
-	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY); fi
+	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY:store=--store); fi
 
 guards: $(ENVIRONMENT) ## make the mistakes that each chapter teaches about; it must notice (ONLY=store)
 	@$(BIN)/python -m tools.guards $(or $(ONLY),own)

@@ -416,9 +416,13 @@ def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
         np.testing.assert_allclose(output[:, h], alone, rtol=1e-12, atol=1e-13)
 
 
-def test_grouped_heads_without_a_batch_and_with_a_mask(rung: Rung) -> None:
-    query, key, value = drawn((6, L, E), (2, S, E), (2, S, E_V))
-    mask = some((6, 1, S))
+@pytest.mark.parametrize("n_key_heads", [1, 2, 3, 6])
+@pytest.mark.parametrize("shape", [(6, 1, S), (6, L, S), (L, S), (S,)])
+def test_grouped_heads_without_a_batch_and_with_a_mask(
+    rung: Rung, n_key_heads: int, shape: tuple[int, ...]
+) -> None:
+    query, key, value = drawn((6, L, E), (n_key_heads, S, E), (n_key_heads, S, E_V))
+    mask = some(shape)
     check(rung, query, key, value, attn_mask=mask, enable_gqa=True)
 
 

@@ -114,19 +114,21 @@ def test_a_default_is_changed_in_functions_that_live() -> None:
     assert made and said != "fine"
 
 
-def test_the_fastest_test_of_each_function_comes_first() -> None:
+def test_cheap_tests_come_first_and_then_one_of_each_function() -> None:
     lines = {"masks": [5]}
     tests = {
         "a.py::one[x]": {"seconds": 0.3, "lines": lines},
         "a.py::one[y]": {"seconds": 0.1, "lines": lines},
+        "a.py::one[z]": {"seconds": mutate.CHEAP, "lines": lines},
+        "a.py::one[0]": {"seconds": 0.0, "lines": lines},
         "a.py::two": {"seconds": 0.2, "lines": lines},
         "a.py::slow": {"seconds": mutate.SLOW + 1, "lines": lines},
         "a.py::elsewhere": {"seconds": 0.0, "lines": {"masks": [7]}},
     }
     change = Change("masks", "f", "", "", 1, 4, 6, "")
-    first = ["a.py::one[y]", "a.py::two", "a.py::one[x]"]
+    first = [f"a.py::{name}" for name in ("one[0]", "one[z]", "one[y]", "two", "one[x]")]
     assert mutate._chosen(change, tests, 10) == first
-    assert mutate._chosen(change, tests, 0.35) == first[:2]
+    assert mutate._chosen(change, tests, 0.35) == first[:4]
     unseen = change._replace(first=1, last=1)
     assert "a.py::elsewhere" in mutate._chosen(unseen, tests, 10)
 

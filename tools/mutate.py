@@ -57,7 +57,7 @@ TESTS = (
 KEPT = Path("_build/mutants")
 STORED = Path("benchmarks/results/mutants.json")
 EQUIVALENT = Path("tests/mutants_equivalent.txt")
-SLOW = 5.0  # seconds; a test that takes longer is left out
+CHEAP, SLOW = 0.02, 5.0  # seconds; a test that takes longer than SLOW is left out
 
 
 class Equivalent(NamedTuple):
@@ -325,7 +325,7 @@ def _print_row(name: str, counts: Counter[str]) -> None:
 
 
 def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
-    """Give the tests that run the changed lines: one of each function first, the fastest in front.
+    """Give the tests that run the changed lines: the cheap ones, then one of each function.
 
     Together they take no longer than `seconds` on the code as it is. Where no test runs the lines
     (they run at import), all that run anything of the module are asked.
@@ -343,8 +343,9 @@ def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) ->
     turn = {}
     for name in near:
         function = name.partition("[")[0]
+        if tests[name]["seconds"] > CHEAP:
+            turns[function] += 1
         turn[name] = turns[function]
-        turns[function] += 1
     near.sort(key=turn.__getitem__)
     chosen, total = [], 0.0
     for name in near:
