@@ -68,20 +68,24 @@ def _attend(
             own, apart = tiles.shifted(own, here)
         for columns in others:
             scores, values = tiles.scores_and_values(own, longer, value, rows, columns)
-            if apart:
-                scores.sub_(here)
             highest = scores.amax(-1, keepdim=True)
-            beyond = highest > limit
+            beyond = (highest - here if apart else highest) > limit
             if query.is_cuda or bool(beyond.any()):
-                step = torch.where(limit == -math.inf, highest, highest.clamp(min=0))
-                step.masked_fill_(step == -math.inf, 0)
-                scores.sub_(step)
+                # From the scores as they are, where they are: relative to the least finite number,
+                # which some masks hold, all of them would be one number.
+                there = highest if apart else highest + here
+                there = torch.where(limit == -math.inf, there, torch.maximum(here, there))
+                there.masked_fill_(there == -math.inf, 0)
+                step = there - here
+                scores.sub_(there if apart else step)
                 shrink = tiles.power(-step.clamp(min=0))
                 sums.mul_(shrink)
                 total.mul_(shrink)
-                here.add_(step)
+                here.copy_(there)
                 limit.masked_fill_(beyond, _LARGEST)
                 own, apart = tiles.shifted(own[..., :-1], here)
+            elif apart:
+                scores.sub_(here)
             tiles.power(scores, out=scores)
             sums.add_(scores.sum(-1, keepdim=True))
             total.baddbmm_(scores, values)

@@ -250,6 +250,28 @@ def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     assert_close(output, mean, dtype=dtype, size=forward_size(alike, key, value), peer=peer)
 
 
+@pytest.mark.parametrize("low", [-1e4, -1e9, -1e30, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("scale", [None, 1.3, 49.0])
+def test_keys_below_a_finite_mask_leave_the_others_as_they_are(
+    rung: Rung, low: float, scale: float | None
+) -> None:
+    """As the padding on the left of a batch: whole blocks of it, before the first token."""
+    query, key, value = drawn((L, E), (70, E), (70, E_V), dtype="float32")
+    hidden = np.arange(70) < np.array([[0], [3], [40], [64], [69]])
+    mask = np.where(hidden, low, 0).astype(np.float32)
+    truth, true_lse = numpy_tokenwise.scaled_dot_product_attention_with_lse(
+        *(a.astype(np.float64) for a in (query, key, value)), ~hidden, scale=scale
+    )
+    output, lse = rung.with_lse(query, key, value, mask, scale=scale)
+    size = forward_size(query, key, value, None, scale)
+    assert_close(output, truth, dtype="float32", size=size)
+    assert_close(lse, true_lse, dtype="float32", size=lse_size(query, key, None, scale))
+    mask[:] = low  # all alike: as if there were none
+    output = rung(np.zeros_like(query), key, value, mask, scale=scale)
+    mean = np.broadcast_to(value.mean(axis=0, dtype=np.float64), output.shape)
+    assert_close(output, mean, dtype="float32", size=forward_size(np.zeros_like(query), key, value))
+
+
 def without_future(way: str, n_queries: int, n_keys: int, dtype: Any = np.float64) -> Any:
     """Give the option that removes the future, in one of three ways."""
     part = masks.causal(n_queries, n_keys)

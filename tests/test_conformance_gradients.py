@@ -290,6 +290,21 @@ def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
 
 
 @every_rung
+@pytest.mark.parametrize("low", [-1e4, float(np.finfo(np.float32).min)])
+def test_keys_below_a_finite_mask_leave_the_other_gradients_as_they_are(
+    rung: Rung, low: float
+) -> None:
+    arrays = drawn((L, E), (70, E), (70, E_V), (L, E_V), dtype="float32")
+    hidden = np.arange(70) < np.array([[0], [3], [40], [64], [69]])
+    mask = np.where(hidden, low, 0).astype(np.float32)
+    found = rung.gradients(*arrays, mask, by=("query", "key", "value"))
+    truth = plain_torch.gradients(*map(wide, arrays), ~hidden)
+    sizes = gradient_sizes(*arrays)
+    for name, gradient in found.items():
+        assert_close(gradient, truth[name], dtype="float32", size=sizes[name])
+
+
+@every_rung
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_scores_of_ten_thousand(rung: Rung, sign: float, dtype: str) -> None:

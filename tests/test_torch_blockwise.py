@@ -181,6 +181,32 @@ def test_long_sequences_in_blocks_of_its_own_choice(
         assert_close(found[name], gradient, dtype="float64", size=2 * sizes[name])
 
 
+def test_the_blocks_are_those_that_are_asked_for() -> None:
+    """Their results are equal but for the last bits, in which they are not."""
+    tensors = [normal(200, E, dtype=torch.float32, seed=i) for i in range(3)]
+    for attention in (scaled_dot_product_attention, scaled_dot_product_attention_with_lse):
+        whole = attention(*tensors)[0]
+        assert not torch.equal(attention(*tensors, block_size_k=3)[0], whole)
+        assert torch.equal(attention(*tensors, block_size_q=200, block_size_k=200)[0], whole)
+
+
+def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
+    tensors = [x.bfloat16() for x in case("full")[0]]
+    options = (False, None, 1, None, None)
+    output, lse, shift, row_sum = _forward(*tensors, None, *options)
+    assert {x.dtype for x in (output, lse, shift, row_sum)} == {torch.float32}
+    needed = [True, True, True, False]
+    found = _backward(*tensors, None, output, shift, row_sum, output, lse, needed, *options)
+    assert {x.dtype for x in found[:3]} == {torch.bfloat16}
+
+
+def test_the_lse_keeps_its_dtype_at_any_scale() -> None:
+    ones = torch.ones(2, 3)
+    for scale in (0.0, 0.5, 1e39):
+        _, lse = scaled_dot_product_attention_with_lse(ones, ones, ones, scale=scale)
+        assert lse.dtype == torch.float32
+
+
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (0, 2), (2, 3)])
 def test_a_gradient_does_not_depend_on_which_others_are_wanted(wanted: tuple[int, ...]) -> None:
     tensors, options = case("floating")
