@@ -143,7 +143,7 @@ def test_what_is_not_said_is_what_the_docstrings_say() -> None:
 
 def test_a_rule_s_statistics_by_loops() -> None:
     """One draw after the other, in the words of the docstring."""
-    d_k, n_keys, n_draws = 3, 2, 25
+    d_k, n_keys, n_draws = 3, 2, 30
     rng = np.random.default_rng([0, d_k])
     queries = rng.standard_normal((n_draws, d_k))
     keys = rng.standard_normal((n_draws, n_keys, d_k))
@@ -167,7 +167,7 @@ def test_a_rule_s_statistics_by_loops() -> None:
         assert rule.jacobian_mean == pytest.approx(1 - np.mean(squares))
         assert rule.gradient_mean == pytest.approx(np.mean(norms))
         assert rule.gradient_median == pytest.approx(np.median(norms))
-        assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-2:]) / sum(norms))
+        assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-3:]) / sum(norms))
 
 
 def test_numbers_of_any_kind() -> None:

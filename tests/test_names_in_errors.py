@@ -56,6 +56,10 @@ def torch_projected(X: Any) -> Any:
     return torch_dense.project(X, X)
 
 
+def several(d_model: Any) -> Any:
+    return torch_layers.MultiHeadSelfAttention(d_model, 2)
+
+
 def bad(function: Callable[..., Any], *given: Any, **wrong: Any) -> Any:
     """One call: what is given is right, and `wrong` holds the one argument that is not."""
     ((name, value),) = wrong.items()
@@ -91,6 +95,8 @@ WRONG_TYPE = [
     bad(torch_layers.SelfAttention, 4, bias=1),
     bad(torch_layers.SelfAttention, 4, is_causal=None),
     bad(torch_layers.SelfAttention, 4, max_seq_len=4.0),
+    bad(several, d_model=4.0),
+    bad(torch_layers.MultiHeadSelfAttention, 4, 2, max_seq_len=4.0),
     bad(torch_layers.MultiHeadSelfAttention, 4, n_heads=2.0),
     bad(torch_layers.MultiHeadSelfAttention, 4, 2, n_kv_heads=1.0),
     bad(LAYER.forward, X=[[1.0]]),
@@ -136,6 +142,8 @@ WRONG_VALUE = [
     bad(torch_layers.SelfAttention, 4, d_k=0),
     bad(torch_layers.SelfAttention, 4, d_v=-1),
     bad(torch_layers.SelfAttention, 4, max_seq_len=0),
+    bad(several, d_model=0),
+    bad(torch_layers.MultiHeadSelfAttention, 4, 2, max_seq_len=0),
     bad(torch_layers.MultiHeadSelfAttention, 4, n_heads=3),
     bad(torch_layers.MultiHeadSelfAttention, 4, n_heads=0),
     bad(torch_layers.MultiHeadSelfAttention, 4, 2, n_kv_heads=3),
@@ -239,6 +247,11 @@ def test_what_a_shape_must_be(call: Callable[[], object], message: str) -> None:
 def test_what_came(call: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError, match=re.escape(message)):
         call()
+
+
+def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
+    numbers = np.array([1.0, 1.0], ">f4" if np.little_endian else "<f4")
+    assert numpy_dense.softmax(numbers).tolist() == [0.5, 0.5]
 
 
 def test_the_size_of_a_traced_program_is_a_count() -> None:

@@ -207,6 +207,18 @@ def test_the_lse_keeps_its_dtype_at_any_scale() -> None:
         assert lse.dtype == torch.float32
 
 
+@pytest.mark.parametrize("start", [-600.0, 600.0])
+@pytest.mark.parametrize("step", [40.0, 100.0])
+def test_scores_that_climb_from_far_away(start: float, step: float) -> None:
+    """A shift that is large, and yet inside the product, moves by what the scores have climbed."""
+    query, key = torch.ones(1, 1), start + step * torch.tensor([0.0, 0, 1, 1, 2, 2])[:, None]
+    output, lse = scaled_dot_product_attention_with_lse(
+        query, key, torch.eye(6), block_size_k=2, scale=1.0
+    )
+    torch.testing.assert_close(output, torch.tensor([[0.0, 0, 0, 0, 0.5, 0.5]]))
+    torch.testing.assert_close(lse, torch.tensor([start + 2 * step + math.log(2)]))
+
+
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (0, 2), (2, 3)])
 def test_a_gradient_does_not_depend_on_which_others_are_wanted(wanted: tuple[int, ...]) -> None:
     tensors, options = case("floating")
