@@ -252,6 +252,7 @@ def test_what_came(call: Callable[[], object], message: str) -> None:
 def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
     numbers = np.array([1.0, 1.0], ">f4" if np.little_endian else "<f4")
     assert numpy_dense.softmax(numbers).tolist() == [0.5, 0.5]
+    assert masks.combine(numbers).tolist() == [1.0, 1.0]
 
 
 def test_the_size_of_a_traced_program_is_a_count() -> None:

@@ -327,7 +327,8 @@ def _print_row(name: str, counts: Counter[str]) -> None:
 
 
 def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
-    """Give the tests that run the changed lines: the cheap ones, then one of each function.
+    """Give the tests that run the changed lines: the cheap ones and those of the module's own
+    file, then one of each function.
 
     Together they take no longer than `seconds` on the code as it is. Where no test runs the lines
     (they run at import), all that run anything of the module are asked.
@@ -341,11 +342,12 @@ def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) ->
     ]
     near = near or [name for name, test in fast.items() if test["lines"][change.module]]
     near.sort(key=lambda name: float(tests[name]["seconds"]))
+    own = f"tests/test_{change.module}."
     turns: Counter[str] = Counter()
     turn = {}
     for name in near:
         function = name.partition("[")[0]
-        if tests[name]["seconds"] > CHEAP:
+        if tests[name]["seconds"] > CHEAP and not name.startswith(own):
             turns[function] += 1
         turn[name] = turns[function]
     near.sort(key=turn.__getitem__)
