@@ -9,6 +9,7 @@ Where a result may be missing, the directive's content is shown in its stead.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -183,6 +184,11 @@ def pages(result: dict[str, Any]) -> nodes.Node:
     return table(head, rows)
 
 
+def _share(part: int, whole: int) -> str:
+    """Give a percentage that says 100 for all of them only."""
+    return f"{math.floor(1000 * part / whole) / 10:.1f}%"
+
+
 def mutants(result: dict[str, Any]) -> nodes.Node:
     """Give for each module how many changes there are, and how many a test notices."""
     everything: dict[str, int] = {}
@@ -193,7 +199,7 @@ def mutants(result: dict[str, Any]) -> nodes.Node:
     for module, counts in [*result["modules"].items(), ("all", everything)]:
         noticed, lost = counts.get("killed", 0), counts.get("survived", 0)
         numbers = (sum(counts.values()), noticed, lost, counts.get("equivalent", 0))
-        rows.append([module, *map(str, numbers), f"{noticed / (noticed + lost):.1%}"])
+        rows.append([module, *map(str, numbers), _share(noticed, noticed + lost)])
     head = ["module", "changes", "noticed", "not noticed", "cannot be noticed", "of what can be"]
     return table(head, rows)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +146,18 @@ def test_entries_of_what_no_test_can_notice() -> None:
             mutate.read_equivalent(wrong)
     for entry in mutate.read_equivalent(mutate.EQUIVALENT.read_text(encoding="utf-8")):
         assert entry.module in mutate.MODULES
+
+
+def test_what_is_stored_is_of_this_source_and_of_every_module() -> None:
+    stored = json.loads(mutate.STORED.read_text(encoding="utf-8"))
+    assert list(stored["modules"]) == list(mutate.MODULES)
+    assert sum(stored["modules"]["numpy_tokenwise"].values()) == len(TOKENWISE)
+    assert sum(stored["modules"]["_torch_checks"].values()) == len(CHECKS)
+    for module, counts in stored["modules"].items():
+        lost = counts.get("survived", 0)
+        assert "not tried" not in counts
+        assert counts["killed"] >= 0.95 * (counts["killed"] + lost), module
+        assert lost == [entry[0] for entry in stored["survivors"]].count(module)
+    same = Counter(e.module for e in mutate.read_equivalent(mutate.EQUIVALENT.read_text("utf-8")))
+    for module, counts in stored["modules"].items():
+        assert bool(counts.get("equivalent")) == bool(same[module])

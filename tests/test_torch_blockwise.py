@@ -219,6 +219,15 @@ def test_scores_that_climb_from_far_away(start: float, step: float) -> None:
     torch.testing.assert_close(lse, torch.tensor([start + 2 * step + math.log(2)]))
 
 
+@pytest.mark.parametrize("scale", [1.3, 49.0])
+def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
+    """Its shift must not go through the product with the scale, which would round it."""
+    query, key, value = torch.full((3, 2), 1e-3), torch.ones(6, 2), torch.arange(6.0)[:, None]
+    mask = torch.full((3, 6), torch.finfo(torch.float32).min)
+    output = scaled_dot_product_attention(query, key, value, mask, scale=scale, block_size_k=2)
+    torch.testing.assert_close(output, torch.full((3, 1), 2.5))
+
+
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (0, 2), (2, 3)])
 def test_a_gradient_does_not_depend_on_which_others_are_wanted(wanted: tuple[int, ...]) -> None:
     tensors, options = case("floating")
