@@ -200,7 +200,7 @@ def mutants(result: dict[str, Any]) -> nodes.Node:
         noticed, lost = counts.get("killed", 0), counts.get("survived", 0)
         numbers = (sum(counts.values()), noticed, lost, counts.get("equivalent", 0))
         rows.append([module, *map(str, numbers), _share(noticed, noticed + lost)])
-    head = ["module", "changes", "noticed", "not noticed", "cannot be noticed", "of what can be"]
+    head = ["module", "changes", "noticed", "missed", "cannot be noticed", "share"]
     return table(head, rows)
 
 
