@@ -130,7 +130,7 @@ fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzz
 coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and which the notebooks
 	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
 
-# What a test that is named for it must notice; then whatever mutmut would change, which takes hours.
+# What a test that is named for it must notice; then whatever mutmut would change, which takes long.
 mutants: $(ENVIRONMENT) ## make mistakes in attnlib; tests must notice (ONLY=named, ONLY="masks positions")
 	@if [ "$(ONLY)" = named ] || [ -z "$(ONLY)" ]; then $(BIN)/python -m tools.mutants; fi
 	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY:store=--store); fi

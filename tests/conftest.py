@@ -60,13 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = repeated(items)
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: not _is_whole(item.nodeid))
-
-
-def _is_whole(nodeid: str) -> bool:
-    """Say whether a test's file is one piece of work: a notebook, or pages in a browser."""
-    file = nodeid.partition("::")[0]
-    return file.endswith(".ipynb") or "/site/" in file
 
 
 class Together(LoadScopeScheduling):
@@ -77,10 +70,9 @@ class Together(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
-        return file if _is_whole(nodeid) else f"{file}::{name.partition('[')[0]}"
+        whole = file.endswith(".ipynb") or "/site/" in file
+        return file if whole else f"{file}::{name.partition('[')[0]}"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
-    # Large pieces first, as they are sorted above: one that begins last would be waited for.
-    config.option.loadscopereorder = False
     return Together(config, log)

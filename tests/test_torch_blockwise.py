@@ -228,8 +228,10 @@ def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
     torch.testing.assert_close(output, torch.full((3, 1), 2.5))
 
 
-@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (0, 2), (2, 3)])
-def test_a_gradient_does_not_depend_on_which_others_are_wanted(wanted: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("wanted", [(3,), (0, 3), (2, 3)])
+def test_the_gradient_of_a_mask_does_not_depend_on_which_others_are_wanted(
+    wanted: tuple[int, ...],
+) -> None:
     tensors, options = case("floating")
     mask = options["attn_mask"]
 

@@ -377,7 +377,8 @@ def main() -> int:
                 print(f"fails as it is: {guard.chapter}", file=sys.stderr)
                 return 1
         found = try_all(named, options.jobs, keep=True)
-        store(own, found)
+        if not missed:
+            store(own, found)
     else:
         missed += elsewhere(own)
     for guard in missed:

@@ -327,9 +327,9 @@ def _print_row(name: str, counts: Counter[str]) -> None:
 
 
 def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
-    """Give the tests that run the changed lines: the cheap ones and those of the module's own
-    file, then one of each function.
+    """Give the tests that run the changed lines, in the order in which to ask them.
 
+    First come the cheap ones and those of the module's own file, then one of each function.
     Together they take no longer than `seconds` on the code as it is. Where no test runs the lines
     (they run at import), all that run anything of the module are asked.
     """
