@@ -71,8 +71,8 @@ def _attend(
             highest = scores.amax(-1, keepdim=True)
             beyond = (highest - here if apart else highest) > limit
             if query.is_cuda or bool(beyond.any()):
-                # Where the shift is apart, the scores are as they came: relative to the least finite
-                # number, which some masks hold, all of them would be one number.
+                # Where the shift is apart, the scores are as they came: relative to the least
+                # finite number, which some masks hold, all of them would be one number.
                 there = highest if apart else highest + here
                 there = torch.where(limit == -math.inf, there, torch.maximum(here, there))
                 there.masked_fill_(there == -math.inf, 0)

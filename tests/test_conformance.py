@@ -250,6 +250,13 @@ def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     assert_close(output, mean, dtype=dtype, size=forward_size(alike, key, value), peer=peer)
 
 
+def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
+    ones = np.ones((2, 3), np.float32)
+    for scale in (0.0, 0.5, 1e39):
+        _, lse = rung.with_lse(ones, ones, ones, scale=scale)
+        assert lse.dtype == ("float64" if rung.name == "numpy_tokenwise" else "float32")
+
+
 @pytest.mark.parametrize("low", [-1e4, -1e9, -1e30, float(np.finfo(np.float32).min)])
 @pytest.mark.parametrize("scale", [None, 1.3, 49.0])
 def test_keys_below_a_finite_mask_leave_the_others_as_they_are(

@@ -200,13 +200,6 @@ def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
     assert {x.dtype for x in found[:3]} == {torch.bfloat16}
 
 
-def test_the_lse_keeps_its_dtype_at_any_scale() -> None:
-    ones = torch.ones(2, 3)
-    for scale in (0.0, 0.5, 1e39):
-        _, lse = scaled_dot_product_attention_with_lse(ones, ones, ones, scale=scale)
-        assert lse.dtype == torch.float32
-
-
 @pytest.mark.parametrize("start", [-600.0, 600.0])
 @pytest.mark.parametrize("step", [40.0, 100.0])
 def test_scores_that_climb_from_far_away(start: float, step: float) -> None:
