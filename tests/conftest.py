@@ -56,7 +56,18 @@ def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
     return left_out
 
 
+# In an interpreter these would take a sixth of `make test`; there `make slow` has them.
+SLOWLY_INTERPRETED = ("test_opinfo.py::", "test_properties.py::", "::test_gradcheck[")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is repeated, and mark as slow, before the marks are asked for."""
+    for item in items:
+        rung = item.callspec.params.get("rung") if hasattr(item, "callspec") else None
+        names = [name for name in SLOWLY_INTERPRETED if name in item.nodeid]
+        if names and getattr(rung, "is_interpreted", False):
+            item.add_marker(pytest.mark.slow)
     left_out = repeated(items)
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -37,8 +37,8 @@ from attnlib.numpy_blockwise import (
 Array = NDArray[Any]
 Block = tuple[Array, Array]  # scores (L, B) and value (B, E_v)
 
-L, S, E, E_V = 67, 73, 13, 11  # primes, a little more than a block of 64
-SIZES = [1, 2, 3, 64, S - 1, S, S + 1, 1000]
+L, S, E, E_V = 35, 37, 13, 11  # a little more than a block of 32
+SIZES = [1, 2, 3, 32, S - 1, S, S + 1, 1000]
 
 # Multiples of 1/8, so that a shift by another one rounds nothing.
 EIGHTHS = st.integers(-400, 400).map(lambda n: n / 8)
@@ -315,7 +315,7 @@ def drawn(*shapes: tuple[int, ...], dtype: str = "float64") -> list[Array]:
 
 def kept(*shape: int) -> Array:
     mask: Array = np.random.default_rng(3).random(shape) < 0.6
-    mask[..., : shape[-2] // 3, :] &= np.arange(shape[-1]) >= 64  # nothing in the first blocks
+    mask[..., : shape[-2] // 3, :] &= np.arange(shape[-1]) >= 32  # nothing in the first blocks
     return mask
 
 

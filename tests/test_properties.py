@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -37,10 +38,12 @@ def problems(draw: st.DrawFn, *, square: bool = False) -> Problem:
 
 
 def given_to_rungs(**drawn: st.SearchStrategy[Any]) -> Callable[..., Callable[[Rung], None]]:
-    """Hold a law for every rung: on as many examples as the settings say, on 8 if it is slow."""
+    """Hold a law for every rung: on a third of the profile's examples, on 8 if it is slow."""
+    third = settings.default.max_examples // 3  # type: ignore[union-attr]
 
     def decorate(law: Callable[..., None]) -> Callable[[Rung], None]:
-        many, few = given(**drawn)(law), settings(max_examples=8)(given(**drawn)(law))
+        many = settings(max_examples=third)(given(**drawn)(law))
+        few = settings(max_examples=8)(given(**drawn)(law))
 
         def test(rung: Rung) -> None:
             (few if rung.is_interpreted else many)(rung=rung)
@@ -49,6 +52,11 @@ def given_to_rungs(**drawn: st.SearchStrategy[Any]) -> Callable[..., Callable[[R
         return test
 
     return decorate
+
+
+def test_examples_are_drawn_as_asked() -> None:
+    # A package may load a profile of its own when it is imported, as torch.testing does.
+    assert settings.get_current_profile_name() == os.environ.get("HYPOTHESIS_PROFILE", "steady")
 
 
 def close(got: Array, expected: Array, problem: Problem) -> None:

@@ -61,12 +61,15 @@ def all_pages() -> list[str]:
 
 # What looks at every page in every view is left to `make slow`; `make test` takes each page once,
 # as on a phone, and of the rest these.
-FEW = ("index", "chapters/03_scaling", "reference/notation", "search", "404")
+FEW = ("index", "chapters/03_scaling", "404")
 ON_EVERY_PAGE = (
     "test_axe_finds_nothing",
     "test_a_page_of_a_file_works_without_a_word",
     "test_a_page_of_the_website_is_as_wide_as_its_sheet",
     "test_most_of_a_chapter_waits_and_then_has_its_place",
+    "test_moving_figures_follow_the_keyboard",
+    "test_moving_figures_have_a_table",
+    "test_without_scripts_a_figure_stands_still",
 )
 
 
@@ -77,8 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if item.path.parent.name != "site" or given.get("name", FEW[0]) in FEW:
             continue
-        theme, width = given.get("view", (given.get("theme", "light"), 360))
-        if (theme, width) != ("light", 360) or item.originalname in ON_EVERY_PAGE:
+        view = given.get("view", (given.get("theme", "light"), given.get("width", 360)))
+        if view != ("light", 360) or item.originalname in ON_EVERY_PAGE:
             item.add_marker(pytest.mark.slow)
 
 

@@ -94,6 +94,7 @@ def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
     assert not found, report(name, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["index", "reference/notation"])
 def test_axe_finds_nothing_with_the_themes_exchanged(
     open_page: OpenPage, axe: str, name: str
@@ -140,6 +141,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_axe_finds_each_fault(open_page: OpenPage, axe: str) -> None:
     page = prepared(open_page("reference/bibliography", motion="reduce"), axe)
     for rule, fault in FAULTS.items():
@@ -257,7 +259,7 @@ SET = """rules => {
 
 
 @pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.slow)])
 def test_what_a_reader_sets_hides_nothing(open_page: OpenPage, name: str, width: int) -> None:
     """The system's contrast themes, wider spacing, and on a desktop text of twice the size."""
     page = open_page(name, width=width, height=800).page

@@ -72,7 +72,14 @@ def test_formulas_are_html_when_the_page_is_built(tmp_path: Path) -> None:
     assert ".woff2" in style and ".ttf" not in style and ".woff)" not in style
 
 
-@pytest.mark.parametrize("tex", [r"\undefined{x}", r"\frac{a}{", "é"])
+@pytest.mark.parametrize(
+    "tex",
+    [
+        r"\undefined{x}",
+        pytest.param(r"\frac{a}{", marks=pytest.mark.slow),
+        pytest.param("é", marks=pytest.mark.slow),
+    ],
+)
 def test_a_formula_that_cannot_be_read_fails_each_build(tmp_path: Path, tex: str) -> None:
     for _ in range(2):  # the second build must not take the first one's page as good
         status, said = build(tmp_path, f"Good :math:`x`.\n\n.. math::\n\n   {tex}\n", "static_math")

@@ -32,7 +32,13 @@ def parts(page: Any) -> list[Any]:
     return named
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        pytest.param(True, id="with scripts"),
+        pytest.param(False, id="without", marks=pytest.mark.slow),
+    ],
+)
 def test_each_part_of_the_formula_leads_to_its_chapter(
     open_page: OpenPage, address: str, scripts: bool
 ) -> None:
@@ -68,6 +74,7 @@ def test_the_keyboard_goes_through_the_formula_and_shows_where_it_is(open_page: 
     page.wait_for_url("**/05_output.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_formula_fits_wherever_it_stands(open_page: OpenPage, theme: str) -> None:
     page = open_page("index", theme=theme).page

@@ -53,7 +53,7 @@ def test_most_of_a_chapter_waits_and_then_has_its_place(open_page: OpenPage, nam
     assert other.evaluate(HEIGHT) == exact
 
 
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 360])
 def test_a_link_from_another_page_leads_to_its_place(open_page: OpenPage, width: int) -> None:
     page = open_page(CHAPTER, width=width, moved=False).page
     place = far_section(page)

@@ -63,6 +63,7 @@ def assert_shows(figure: Any, kind: str, n_keys: int, n: int) -> None:
     assert figure.locator("output").all_text_contents() == [str(n_keys), str(n)]
 
 
+@pytest.mark.slow
 def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage) -> None:
     visit = open_page(PAGE)
     figure, keyboard = visit.page.locator("figure.attn-moving"), visit.page.keyboard

@@ -49,7 +49,10 @@ class _Quiet(serve.Handler):
         """Say nothing."""
 
 
-@pytest.fixture(scope="module", params=["at the root", "below the project's name"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("at the root", marks=pytest.mark.slow), "below the project's name"],
+)
 def site(request: pytest.FixtureRequest, book: Path) -> Iterator[str]:
     """The book by `make serve` at the root, and as GitHub Pages has it."""
     handler, path = (_Quiet, "/") if request.param == "at the root" else (_Pages, PROJECT)

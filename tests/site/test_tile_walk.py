@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.site.conftest import OpenPage, as_number, parts, shown
 
@@ -59,6 +60,7 @@ def assert_shows(figure: Any, kind: str, step: int) -> None:
     assert label.startswith(shown(figure, "title"))
 
 
+@pytest.mark.slow
 def test_keyboard_takes_the_walk_through_all_its_steps(open_page: OpenPage) -> None:
     visit = open_page(PAGE)
     figure, keyboard = visit.page.locator("figure.attn-moving"), visit.page.keyboard

@@ -105,18 +105,22 @@ def test_search_works_from_this_host_alone(open_page: OpenPage) -> None:
     assert visit.problems == []
 
 
+TERMS = [
+    ("quadratic", "11. The wall: quadratic cost"),  # in a heading
+    ("softplus", None),
+    ("otherwise", "1. A soft dictionary"),  # in a formula
+]
+MORE_TERMS = [
+    ("caffeinated", "1. A soft dictionary"),  # in the text
+    ("log-sum-exp", "12. One pass: the online softmax"),
+    ("tracemalloc", "12. One pass: the online softmax"),  # in code
+    ("rotary", "9. Order: where is a token?"),
+    ("balance", "14. One fused kernel"),  # in an output
+]
+
+
 @pytest.mark.parametrize(
-    ("term", "page"),
-    [
-        ("quadratic", "11. The wall: quadratic cost"),  # in a heading
-        ("caffeinated", "1. A soft dictionary"),  # in the text
-        ("softplus", None),
-        ("log-sum-exp", "12. One pass: the online softmax"),
-        ("tracemalloc", "12. One pass: the online softmax"),  # in code
-        ("rotary", "9. Order: where is a token?"),
-        ("balance", "14. One fused kernel"),  # in an output
-        ("otherwise", "1. A soft dictionary"),  # in a formula
-    ],
+    ("term", "page"), TERMS + [pytest.param(*more, marks=pytest.mark.slow) for more in MORE_TERMS]
 )
 def test_search_finds(open_page: OpenPage, term: str, page: str | None) -> None:
     visit = open_page(f"search?q={term}")
