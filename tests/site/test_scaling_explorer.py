@@ -43,9 +43,8 @@ def assert_shows(figure: Any, d_k: int) -> None:
     assert f"at d_k = {d_k};" in str(figure.locator("svg").get_attribute("aria-label"))
 
 
-@pytest.mark.parametrize(
-    "name", ["index", pytest.param("chapters/03_scaling", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chapters/03_scaling", "index"])
 def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage, name: str) -> None:
     visit = open_page(name)
     figure = visit.page.locator("figure.attn-moving")
