@@ -25,7 +25,7 @@ RULES: Mapping[str, Callable[[int], float]] = MappingProxyType(
 def _positive(**counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
-            raise ValueError(f"expected {name} of at least 1, came {count}")
+            raise ValueError(f"{name} must be at least 1; got {count}")
 
 
 def dot_products(
@@ -48,7 +48,7 @@ def dot_products(
     """
     _positive(d_k=d_k, n_pairs=n_pairs)
     if not -1.0 <= correlation <= 1.0:
-        raise ValueError(f"expected a correlation between -1 and 1, came {correlation}")
+        raise ValueError(f"correlation must be between -1 and 1; got {correlation}")
     rng = np.random.default_rng([seed, d_k])
     query = rng.standard_normal((n_pairs, d_k))
     noise = rng.standard_normal((n_pairs, d_k))
@@ -86,12 +86,13 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if xs.ndim != 1 or xs.shape != ys.shape or xs.size < 2:
         raise ValueError(
-            f"expected two equally long lists of 2 or more, came {xs.shape}, {ys.shape}"
+            "x and y must be two lists of one length, 2 or more; "
+            f"got shapes {xs.shape} and {ys.shape}"
         )
     if not all(np.all((values > 0) & np.isfinite(values)) for values in (xs, ys)):
-        raise ValueError("expected positive, finite values only, came another or a NaN")
+        raise ValueError(f"x and y must be positive and finite; got {xs} and {ys}")
     if np.all(xs == xs[0]):
-        raise ValueError(f"expected at least two different x, came {xs[0]} only")
+        raise ValueError(f"x must hold two different values or more; got {xs[0]} only")
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
 
 
@@ -104,7 +105,7 @@ def confidence_interval(values: ArrayLike) -> tuple[float, float]:
     """
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or sample.size < 2:
-        raise ValueError(f"expected a list of at least two measurements, came shape {sample.shape}")
+        raise ValueError(f"values must be a list of two or more; got shape {sample.shape}")
     error = float(np.std(sample, ddof=1) / np.sqrt(sample.size))
     return float(sample.mean()) - 1.96 * error, float(sample.mean()) + 1.96 * error
 
@@ -120,7 +121,7 @@ def entropy_share(weights: Array) -> Array:
     0.5
     """
     if weights.ndim < 1 or weights.shape[-1] < 2:
-        raise ValueError(f"expected rows of two or more weights, came shape {weights.shape}")
+        raise ValueError(f"weights must have rows of two or more; got shape {weights.shape}")
     positive = np.where(weights > 0, weights, 1.0)
     # 0 - Σ rather than -Σ, so that no row has the entropy -0.
     return np.asarray((0 - np.sum(weights * np.log(positive), axis=-1)) / np.log(weights.shape[-1]))
@@ -165,7 +166,7 @@ def scaling_rules(
     """
     _positive(d_k=d_k, n_draws=n_draws)
     if n_keys < 2:
-        raise ValueError(f"expected n_keys of at least 2, came {n_keys}")
+        raise ValueError(f"n_keys must be at least 2; got {n_keys}")
     rng = np.random.default_rng([seed, d_k])
     query = rng.standard_normal((n_draws, d_k))
     keys = rng.standard_normal((n_draws, n_keys, d_k))
@@ -207,7 +208,7 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     (2, 8)
     """
     if len(d_ks) == 0:
-        raise ValueError("expected at least one d_k, came an empty list")
+        raise ValueError("d_ks must name one size or more; got an empty list")
     _positive(smallest_d_k=min(d_ks), n_keys=n_keys)
     rng = np.random.default_rng(seed)
     query = rng.standard_normal(max(d_ks))

@@ -111,20 +111,20 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: experiments.dot_products(0), "d_k of at least 1, came 0"),
-        (lambda: experiments.dot_products(4, 0), "n_pairs of at least 1, came 0"),
-        (lambda: experiments.dot_products(4, correlation=1.5), "between -1 and 1, came 1.5"),
-        (lambda: experiments.variance_error(4, 0), "n_pairs of at least 1, came 0"),
-        (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"came \(2,\), \(3,\)"),
-        (lambda: experiments.loglog_slope([1, 2], [0, 2]), "positive, finite values only"),
-        (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), "positive, finite values only"),
-        (lambda: experiments.loglog_slope([3, 3], [1, 2]), "two different x, came 3.0 only"),
-        (lambda: experiments.confidence_interval([1.0]), r"at least two.*came shape \(1,\)"),
-        (lambda: experiments.entropy_share(np.ones((3, 1))), r"two or more.*\(3, 1\)"),
-        (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys of at least 2, came 1"),
-        (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws of at least 1, came 0"),
-        (lambda: experiments.growing_scores([]), "at least one d_k"),
-        (lambda: experiments.growing_scores([4, 0]), "at least 1, came 0"),
+        (lambda: experiments.dot_products(0), "d_k must be at least 1; got 0"),
+        (lambda: experiments.dot_products(4, 0), "n_pairs must be at least 1; got 0"),
+        (lambda: experiments.dot_products(4, correlation=1.5), "between -1 and 1; got 1.5"),
+        (lambda: experiments.variance_error(4, 0), "n_pairs must be at least 1; got 0"),
+        (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"got shapes \(2,\) and \(3,\)"),
+        (lambda: experiments.loglog_slope([1, 2], [0, 2]), r"positive.*got .* and \[0. 2.\]"),
+        (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), r"finite; got \[ 1. inf\]"),
+        (lambda: experiments.loglog_slope([3, 3], [1, 2]), "x must hold two .*; got 3.0 only"),
+        (lambda: experiments.confidence_interval([1.0]), r"values must .* got shape \(1,\)"),
+        (lambda: experiments.entropy_share(np.ones((3, 1))), r"weights must .* shape \(3, 1\)"),
+        (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys must be at least 2; got 1"),
+        (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws must be at least 1; got 0"),
+        (lambda: experiments.growing_scores([]), "d_ks must .* got an empty list"),
+        (lambda: experiments.growing_scores([4, 0]), "smallest_d_k must be at least 1; got 0"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call, message) -> None:  # type: ignore[no-untyped-def]
@@ -196,5 +196,5 @@ def test_numbers_of_any_kind() -> None:
     ],
 )
 def test_a_size_that_is_too_small_is_named(call: Callable[[], object], name: str) -> None:
-    with pytest.raises(ValueError, match=rf"expected (a )?{name} .*, came "):
+    with pytest.raises(ValueError, match=rf"^{name} must be .*; got "):
         call()
