@@ -112,7 +112,7 @@ lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone a
 
 # -- checks ----------------------------------------------------------------------------------------
 
-test: $(BOOK) ## check everything: format, lint, types, tests, every notebook (PYTEST_ARGS=...)
+test: $(BOOK) ## check format, lint, types, tests, every notebook (PYTEST_ARGS=...)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

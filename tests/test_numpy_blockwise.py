@@ -37,7 +37,7 @@ from attnlib.numpy_blockwise import (
 Array = NDArray[Any]
 Block = tuple[Array, Array]  # scores (L, B) and value (B, E_v)
 
-L, S, E, E_V = 35, 37, 13, 11  # a little more than a block of 32
+L, S, E, E_V = 37, 41, 13, 11  # primes, a little more than a block of 32
 SIZES = [1, 2, 3, 32, S - 1, S, S + 1, 1000]
 
 # Multiples of 1/8, so that a shift by another one rounds nothing.
