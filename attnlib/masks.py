@@ -199,7 +199,8 @@ def combine(*masks: Any) -> Any:
     if on_tensors:
         return _combined(sys.modules["torch"], masks)
     with np.errstate(all="ignore"):
-        return _combined(np, masks)
+        # A subclass, np.matrix say, would bend the shapes.
+        return _combined(np, [np.asarray(mask) for mask in masks])
 
 
 def _combined(xp: Any, masks: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_combine_gives_new_memory_and_leaves_the_masks_alone() -> None:
         assert not np.shares_memory(combined, mask)
         assert not np.shares_memory(masks.combine(mask), mask)
         np.testing.assert_array_equal(mask, before)
+
+
+def test_combine_takes_a_matrix_as_the_array_that_it_is() -> None:
+    flat, deep = np.array([[0.5, 1.5]]), np.array([[[True], [False]], [[True], [True]]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        matrix = np.matrix(flat)
+    for some in ((matrix,), (matrix, deep), (deep, matrix)):
+        combined = masks.combine(*some)
+        assert type(combined) is np.ndarray
+        as_arrays = [flat if mask is matrix else mask for mask in some]
+        np.testing.assert_array_equal(combined, masks.combine(*as_arrays))
 
 
 @given(seed=st.integers(0, 999), additive=st.booleans())
