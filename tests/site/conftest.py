@@ -67,7 +67,6 @@ ON_EVERY_PAGE = (
     "test_a_page_of_a_file_works_without_a_word",
     "test_a_page_of_the_website_is_as_wide_as_its_sheet",
     "test_most_of_a_chapter_waits_and_then_has_its_place",
-    "test_moving_figures_follow_the_keyboard",
     "test_moving_figures_have_a_table",
     "test_without_scripts_a_figure_stands_still",
 )

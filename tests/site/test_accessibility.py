@@ -104,6 +104,7 @@ def test_axe_finds_nothing_with_the_themes_exchanged(
     assert not found, report(name, found)
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_among_search_results(open_page: OpenPage, axe: str) -> None:
     page = open_page("search?q=softmax", **PHONE, motion="reduce").page
     page.locator("#search-results p.context").first.wait_for(timeout=10_000)
@@ -112,6 +113,7 @@ def test_axe_finds_nothing_among_search_results(open_page: OpenPage, axe: str) -
     assert not found, report("the search results", found)
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_in_what_opens(open_page: OpenPage, axe: str) -> None:
     page = prepared(open_page("reference/errata", **PHONE, motion="reduce"), axe)
     for opener, dialog in (
@@ -210,6 +212,7 @@ def test_the_first_stop_skips_to_the_text(open_page: OpenPage) -> None:
     assert page.evaluate("document.activeElement.closest('main') !== null")
 
 
+@pytest.mark.slow
 def test_landmarks_name_the_parts_of_a_page(open_page: OpenPage) -> None:
     page = open_page("chapters/05_output").page
     for role in ("banner", "main", "contentinfo", "search"):
@@ -258,8 +261,9 @@ SET = """rules => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [1280, 360])
 def test_what_a_reader_sets_hides_nothing(open_page: OpenPage, name: str, width: int) -> None:
     """The system's contrast themes, wider spacing, and on a desktop text of twice the size."""
     page = open_page(name, width=width, height=800).page

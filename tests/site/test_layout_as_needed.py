@@ -77,6 +77,7 @@ def test_a_link_within_the_page_leads_to_its_place(open_page: OpenPage) -> None:
     assert marked.get_attribute("href") == f"#{place}"
 
 
+@pytest.mark.slow
 def test_the_way_back_leads_to_where_one_was(open_page: OpenPage) -> None:
     page = open_page(CHAPTER).page
     page.evaluate("scrollTo(0, 6000)")
@@ -92,6 +93,7 @@ def test_the_way_back_leads_to_where_one_was(open_page: OpenPage) -> None:
     assert page.evaluate(words) == read
 
 
+@pytest.mark.slow
 def test_what_one_reads_stays_while_the_rest_is_laid_out(open_page: OpenPage) -> None:
     page = open_page(CHAPTER, width=412, height=823, moved=False).page
     # Two frames after a long way down, before the turns of the script.
@@ -116,6 +118,7 @@ def test_what_one_reads_stays_while_the_rest_is_laid_out(open_page: OpenPage) ->
     assert page.evaluate("read.getBoundingClientRect().top") == pytest.approx(before[0], abs=2)
 
 
+@pytest.mark.slow
 def test_paper_has_every_block(open_page: OpenPage) -> None:
     page = open_page(CHAPTER, moved=False).page
     page.emulate_media(media="print")

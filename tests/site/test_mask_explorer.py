@@ -10,6 +10,9 @@ import pytest
 from attnlib import masks
 from tests.site.conftest import OpenPage, parts, shown
 
+# In `make test` the tests of use move every figure by one step.
+pytestmark = pytest.mark.slow
+
 PAGE = "chapters/07_masks"
 N_QUERIES, N_KEYS, SIZES = 5, (3, 5, 8), (0, 1, 2, 3)
 KINDS = (
@@ -63,7 +66,6 @@ def assert_shows(figure: Any, kind: str, n_keys: int, n: int) -> None:
     assert figure.locator("output").all_text_contents() == [str(n_keys), str(n)]
 
 
-@pytest.mark.slow
 def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage) -> None:
     visit = open_page(PAGE)
     figure, keyboard = visit.page.locator("figure.attn-moving"), visit.page.keyboard

@@ -109,6 +109,7 @@ def test_a_stored_output_moves_in_a_page_alone(bare: Callable[..., Any], name: s
     assert page.problems == []
 
 
+@pytest.mark.slow
 @ALL
 def test_an_output_moves_as_jupyter_inserts_it(bare: Callable[..., Any], name: str) -> None:
     page = bare("<div class='jp-OutputArea-output'></div>")
@@ -148,6 +149,7 @@ def test_an_output_moves_in_a_frame_of_its_own_as_in_colab(
     assert page.problems == []
 
 
+@pytest.mark.slow
 @ALL
 def test_two_of_a_kind_move_apart(bare: Callable[..., Any], name: str) -> None:
     page = bare(output(name) + output(name))
@@ -175,6 +177,7 @@ def test_an_output_without_scripts_is_a_picture_and_a_table(
     assert figure.locator("table").is_visible()
 
 
+@pytest.mark.slow
 @ALL
 def test_a_mouse_drags_the_slider(open_page: OpenPage, name: str) -> None:
     chapter, slider, before, start, end = FIGURES[name]
@@ -196,6 +199,7 @@ def test_a_mouse_drags_the_slider(open_page: OpenPage, name: str) -> None:
     end(figure)
 
 
+@pytest.mark.slow
 @ALL
 def test_a_finger_drags_the_slider(bare: Callable[..., Any], name: str) -> None:
     _, slider, _, start, end = FIGURES[name]

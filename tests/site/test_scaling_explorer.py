@@ -12,6 +12,9 @@ from attnlib import experiments
 from attnlib.numpy_dense import softmax
 from tests.site.conftest import OpenPage, shown
 
+# In `make test` the tests of use move every figure by one step.
+pytestmark = pytest.mark.slow
+
 D_KS = [2**power for power in range(11)]
 # What one pixel of rounding in the file (one decimal) may hide, as a share of a bar's full height.
 HALF_A_STEP = 0.05 / 140
@@ -43,7 +46,6 @@ def assert_shows(figure: Any, d_k: int) -> None:
     assert f"at d_k = {d_k};" in str(figure.locator("svg").get_attribute("aria-label"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chapters/03_scaling", "index"])
 def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage, name: str) -> None:
     visit = open_page(name)

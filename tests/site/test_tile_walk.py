@@ -9,6 +9,9 @@ import pytest
 
 from tests.site.conftest import OpenPage, as_number, parts, shown
 
+# In `make test` the tests of use move every figure by one step.
+pytestmark = pytest.mark.slow
+
 PAGE = "chapters/12_online_softmax"
 KINDS = ("all keys", "causal")
 BLOCKS = ([0, 1], [2, 3], [4])
@@ -60,7 +63,6 @@ def assert_shows(figure: Any, kind: str, step: int) -> None:
     assert label.startswith(shown(figure, "title"))
 
 
-@pytest.mark.slow
 def test_keyboard_takes_the_walk_through_all_its_steps(open_page: OpenPage) -> None:
     visit = open_page(PAGE)
     figure, keyboard = visit.page.locator("figure.attn-moving"), visit.page.keyboard

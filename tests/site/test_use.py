@@ -218,6 +218,7 @@ def test_code_is_copied_as_it_was_written(open_page: OpenPage) -> None:
     assert page.locator(".cell_output .copybtn").count() == 0
 
 
+@pytest.mark.slow
 def test_code_is_copied_where_there_is_no_clipboard(open_page: OpenPage) -> None:
     page = open_page("chapters/01_lookup").page
     page.evaluate(
@@ -247,6 +248,7 @@ def test_the_search_field_closes_by_a_click_outside_and_by_escape(open_page: Ope
     assert not dialog.is_visible()
 
 
+@pytest.mark.slow
 def test_the_contents_of_a_page_open_on_a_phone_and_close(open_page: OpenPage) -> None:
     page = open_page("chapters/01_lookup", width=360, height=780).page
     button = page.locator(".secondary-toggle")
@@ -264,6 +266,7 @@ def test_the_contents_of_a_page_open_on_a_phone_and_close(open_page: OpenPage) -
     assert page.evaluate("location.hash") == entry.get_attribute("href")
 
 
+@pytest.mark.slow
 def test_the_contents_of_the_book_fold_away_on_a_desktop(open_page: OpenPage) -> None:
     page = open_page("chapters/01_lookup").page
     contents = page.locator("#pst-primary-sidebar")
@@ -274,6 +277,7 @@ def test_the_contents_of_the_book_fold_away_on_a_desktop(open_page: OpenPage) ->
     contents.wait_for(state="visible")
 
 
+@pytest.mark.slow
 def test_the_contents_show_where_one_is(open_page: OpenPage) -> None:
     page = open_page("chapters/03_scaling").page
     entries = page.locator("#pst-page-toc-nav a")
@@ -288,6 +292,7 @@ def test_the_contents_show_where_one_is(open_page: OpenPage) -> None:
     assert active is not None and 0 < active["y"] < 500
 
 
+@pytest.mark.slow
 def test_words_that_were_searched_for_are_marked_until_escape(open_page: OpenPage) -> None:
     page = open_page("search?q=softmax").page
     result = page.locator("#search-results ul.search li a", has_text="From scores to weights")
