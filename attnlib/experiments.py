@@ -209,7 +209,7 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     """
     if len(d_ks) == 0:
         raise ValueError("d_ks must name one size or more; got an empty list")
-    _positive(smallest_d_k=min(d_ks), n_keys=n_keys)
+    _positive(d_ks=min(d_ks), n_keys=n_keys)
     rng = np.random.default_rng(seed)
     query = rng.standard_normal(max(d_ks))
     keys = rng.standard_normal((n_keys, max(d_ks)))

@@ -35,6 +35,11 @@ def update_images(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-images"))
 
 
+def given_to(item: pytest.Item) -> dict[str, Any]:
+    """The values of a test's parameters, by name."""
+    return getattr(getattr(item, "callspec", None), "params", {})
+
+
 def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
     """Find the tests that a rung in an interpreter can do without.
 
@@ -43,7 +48,7 @@ def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
     """
     tables: dict[Any, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
-        given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        given = given_to(item)
         if "dtype" in given and getattr(given.get("rung"), "is_interpreted", False):
             case = repr({name: value for name, value in given.items() if name != "dtype"})
             tables[item.path, item.location[2].partition("[")[0]][case].append(item)
@@ -56,7 +61,7 @@ def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
     return left_out
 
 
-# In an interpreter these would take a sixth of `make test`; there `make slow` has them.
+# What takes longest in an interpreter: there `make slow` has it.
 SLOWLY_INTERPRETED = ("test_opinfo.py::", "test_properties.py::", "::test_gradcheck[")
 
 
@@ -64,9 +69,8 @@ SLOWLY_INTERPRETED = ("test_opinfo.py::", "test_properties.py::", "::test_gradch
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is repeated, and mark as slow, before the marks are asked for."""
     for item in items:
-        rung = item.callspec.params.get("rung") if hasattr(item, "callspec") else None
-        names = [name for name in SLOWLY_INTERPRETED if name in item.nodeid]
-        if names and getattr(rung, "is_interpreted", False):
+        is_interpreted = getattr(given_to(item).get("rung"), "is_interpreted", False)
+        if is_interpreted and any(name in item.nodeid for name in SLOWLY_INTERPRETED):
             item.add_marker(pytest.mark.slow)
     left_out = repeated(items)
     config.hook.pytest_deselected(items=list(left_out))

@@ -124,7 +124,7 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
         (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys must be at least 2; got 1"),
         (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws must be at least 1; got 0"),
         (lambda: experiments.growing_scores([]), "d_ks must .* got an empty list"),
-        (lambda: experiments.growing_scores([4, 0]), "smallest_d_k must be at least 1; got 0"),
+        (lambda: experiments.growing_scores([4, 0]), "d_ks must be at least 1; got 0"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call, message) -> None:  # type: ignore[no-untyped-def]
@@ -191,7 +191,7 @@ def test_numbers_of_any_kind() -> None:
         (lambda: experiments.scaling_rules(0), "d_k"),
         (lambda: experiments.scaling_rules(1, n_draws=0), "n_draws"),
         (lambda: experiments.scaling_rules(1, n_keys=1), "n_keys"),
-        (lambda: experiments.growing_scores([0]), "smallest_d_k"),
+        (lambda: experiments.growing_scores([0]), "d_ks"),
         (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
     ],
 )

@@ -16,6 +16,8 @@ from tools import mutate
 from tools.changes import Change, Functions, changes, differing
 from tools.processes import forked
 
+TOKENWISE, CHECKS = "numpy_tokenwise", "_torch_checks"
+
 
 @cache
 def made_in(module: str) -> list[Change]:
@@ -23,34 +25,26 @@ def made_in(module: str) -> list[Change]:
     return list(changes(module))
 
 
-def tokenwise() -> list[Change]:
-    return made_in("numpy_tokenwise")
-
-
-def checks() -> list[Change]:
-    return made_in("_torch_checks")
-
-
-def one(found: list[Change], where: str, old: str, new: str) -> Change:
-    (change,) = (c for c in found if (c.where, c.old, c.new) == (where, old, new))
+def one(module: str, where: str, old: str, new: str) -> Change:
+    (change,) = (c for c in made_in(module) if (c.where, c.old, c.new) == (where, old, new))
     return change
 
 
 def test_each_change_is_one_change() -> None:
     text = Path("attnlib/numpy_tokenwise.py").read_text(encoding="utf-8")
-    assert len({change.key for change in tokenwise()}) == len(tokenwise()) > 100
-    for change in tokenwise():
+    assert len({change.key for change in made_in(TOKENWISE)}) == len(made_in(TOKENWISE)) > 100
+    for change in made_in(TOKENWISE):
         assert change.source != text
         assert change.old in "\n".join(line.strip() for line in text.split("\n"))
-    found = one(tokenwise(), "_dot", "total += a * b", "total += a / b")
+    found = one(TOKENWISE, "_dot", "total += a * b", "total += a / b")
     row = text.split("\n").index("        total += a * b") + 1
     assert (found.first, found.last) == (row, row)
 
 
 def test_decorated_and_inner_functions_are_changed_too_and_messages_are_not() -> None:
-    places = {change.where for change in checks()}
+    places = {change.where for change in made_in(CHECKS)}
     assert {"as_autocast_does.wrapped", "as_autocast_does.wrapped.cast"} <= places
-    assert not any(change.old.startswith("raise ") for change in checks())
+    assert not any(change.old.startswith("raise ") for change in made_in(CHECKS))
 
 
 def dot(change: Change) -> list[Any]:
@@ -80,16 +74,16 @@ def test_a_change_takes_effect_in_functions_that_live() -> None:
     from attnlib import torch_dense
 
     assert torch_dense.project
-    change = one(tokenwise(), "_dot", "total += a * b", "total = a * b")
+    change = one(TOKENWISE, "_dot", "total += a * b", "total = a * b")
     assert in_a_fork(dot, change) == [True, 15.0]
-    change = one(tokenwise(), "_dot", "total += a * b", "total -= a * b")
+    change = one(TOKENWISE, "_dot", "total += a * b", "total -= a * b")
     assert in_a_fork(dot, change) == [True, -23.0]
     # In a function that a decorator has made, which is another one for each function it wraps.
     where = "as_autocast_does.wrapped"
     old = 'device = tensors[0].device.type if tensors else "meta"'
-    change = one(checks(), where, old, 'device = tensors[1].device.type if tensors else "meta"')
+    change = one(CHECKS, where, old, 'device = tensors[1].device.type if tensors else "meta"')
     assert in_a_fork(wrapped, change) == [True, "TypeError"]  # no tensors: as it was
-    change = one(checks(), where, old, "device = None")
+    change = one(CHECKS, where, old, "device = None")
     assert in_a_fork(wrapped, change)[0] is True
     assert in_a_fork(wrapped, change)[1] != "nothing"
 
@@ -121,9 +115,9 @@ def scaled(change: Change) -> list[Any]:
 def test_a_default_is_changed_in_functions_that_live() -> None:
     where = "scaled_dot_product_attention"
     old, new = "dropout_p: float = 0.0,", "dropout_p: float = 1.0,"
-    made, said = in_a_fork(scaled, one(tokenwise(), where, old, new))
+    made, said = in_a_fork(scaled, one(TOKENWISE, where, old, new))
     assert made and "dropout" in said
-    by_name = one(tokenwise(), where, "enable_gqa: bool = False,", "enable_gqa: bool = True,")
+    by_name = one(TOKENWISE, where, "enable_gqa: bool = False,", "enable_gqa: bool = True,")
     made, said = in_a_fork(scaled, by_name)
     assert made and said != "fine"
 
@@ -163,8 +157,8 @@ def test_entries_of_what_no_test_can_notice() -> None:
 def test_what_is_stored_is_of_this_source_and_of_every_module() -> None:
     stored = json.loads(mutate.STORED.read_text(encoding="utf-8"))
     assert list(stored["modules"]) == list(mutate.MODULES)
-    assert sum(stored["modules"]["numpy_tokenwise"].values()) == len(tokenwise())
-    assert sum(stored["modules"]["_torch_checks"].values()) == len(checks())
+    assert sum(stored["modules"]["numpy_tokenwise"].values()) == len(made_in(TOKENWISE))
+    assert sum(stored["modules"]["_torch_checks"].values()) == len(made_in(CHECKS))
     for module, counts in stored["modules"].items():
         lost = counts.get("survived", 0)
         assert "not tried" not in counts
