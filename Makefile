@@ -31,7 +31,7 @@ export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the commands
 	@echo "make ..."
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
 
 # -- environment -----------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
 # -- book ------------------------------------------------------------------------------------------
 
 BOOK := _build/.complete
-FOLDERS := _ext attnlib chapters reference
+FOLDERS := _ext attnlib benchmarks/results chapters reference
 SOURCES := _config.yml _toc.yml index.md references.bib \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -350,11 +351,27 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_every_command() -> None:
-    said = make().stdout
-    commands = ["book", "serve", "test", "format", "notebooks", "images", "repository", "clean"]
-    commands += ["slow", "lighthouse", "colab", "latest", "links", "dist", "hooks", "actionlint"]
-    commands += ["fuzz", "coverage", "mutants", "guards", "print"]
-    assert [command for command in commands if f"  {command} " not in said] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    (phony,) = re.findall(r"(?m)^\.PHONY: (.*)", makefile)
+    commands = set(phony.split()) - {"FORCE"}
+    assert {"book", "test", "bench-gpu"} <= commands
+    listed = re.findall(r"(?m)^  (\S+) +\S", make().stdout)
+    assert sorted(listed) == sorted(commands)
+
+
+def test_every_file_that_the_book_reads_makes_it_out_of_date() -> None:
+    pages = ROOT / "_build" / ".doctrees" / "environment.pickle"
+    if not pages.is_file():
+        pytest.skip("the book is not built: run `make book`")
+    environment = pickle.loads(pages.read_bytes())
+    read = {Path(environment.doc2path(name)) for name in environment.all_docs}
+    for noted in environment.dependencies.values():
+        read |= {Path(os.path.normpath(ROOT / name)) for name in noted}
+    ours = {str(path.relative_to(ROOT)) for path in read & set(project_files())}
+    assert {"index.md", "attnlib/masks.py", "benchmarks/results/guards.json"} <= ours
+    assert make("_build/.sources").returncode == 0
+    sources = (ROOT / "_build" / ".sources").read_text(encoding="utf-8").splitlines()
+    assert sorted(ours - set(sources)) == []
 
 
 def test_a_python_that_is_not_there_is_one_line(tmp_path: Path) -> None:
