@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -171,13 +172,7 @@ def test_hooks_run_what_requirements_pin() -> None:
 
 
 def test_hooks_look_at_files_that_there_are() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    listed = files()
     for hook in hooks():
         if "files" in hook:
             assert [name for name in listed if re.search(hook["files"], name)], hook["id"]
@@ -186,10 +181,74 @@ def test_hooks_look_at_files_that_there_are() -> None:
 # -- updates and reports --------------------------------------------------------------------------
 
 
+def updates() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = load(ROOT / ".github" / "dependabot.yml")["updates"]
+    return found
+
+
+def files() -> list[str]:
+    """Return the project's files, by their paths from the root."""
+    return subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+
+
+def is_requirements(name: str) -> bool:
+    """Return whether dependabot takes this file for a list of requirements."""
+    if not name.endswith((".txt", ".in")):
+        return False
+    lines = (ROOT / name).read_text(encoding="utf-8").split("\n")
+    return "requirements" in name or all(
+        re.match(r"\s*$|#|-[cer] |--|[\w.-]+(\[[\w,-]+\])?\s*([=<>~!;#].*)?$", line)
+        for line in lines
+    )
+
+
 def test_updates_come_for_everything_that_is_pinned() -> None:
-    updates = load(ROOT / ".github" / "dependabot.yml")["updates"]
-    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "pip", "npm"}
-    assert {update["schedule"]["interval"] for update in updates} == {"weekly"}
+    assert {update["package-ecosystem"] for update in updates()} == {"github-actions", "pip", "npm"}
+    assert {update["schedule"]["interval"] for update in updates()} == {"weekly"}
+    covered = {
+        (update["package-ecosystem"], folder)
+        for update in updates()
+        for folder in update.get("directories", [update.get("directory")])
+    }
+    listed = {("npm", name) for name in files() if Path(name).name == "package.json"}
+    listed |= {("pip", name) for name in files() if is_requirements(name)}
+    assert {name for _, name in listed} == {
+        "constraints.txt",
+        "package.json",
+        "requirements.txt",
+        "tools/colab.txt",
+        "tools/lighthouse/package.json",
+    }
+    wanted = {(system, f"/{Path(name).parent}".replace("/.", "/")) for system, name in listed}
+    assert covered == wanted | {("github-actions", "/")}
+
+
+@pytest.mark.parametrize("folder", [".", "tools/lighthouse"])
+def test_what_asks_npm_for_the_newest_version_gets_the_locked_one(folder: str) -> None:
+    """Without an override, npm ci refuses a lock as soon as there is a newer version."""
+    package, lock = (
+        json.loads((ROOT / folder / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("package", "package-lock")
+    )
+    for held in lock["packages"].values():
+        for name, version in held.get("dependencies", {}).items():
+            if version == "latest":
+                locked = lock["packages"][f"node_modules/{name}"]["version"]
+                assert package.get("overrides", {}).get(name) == locked, name
+
+
+def test_no_update_raises_what_follows_colab() -> None:
+    root, tools = (update for update in updates() if update["package-ecosystem"] == "pip")
+    assert (root["directory"], tools["directory"]) == ("/", "/tools")
+    # An entry for a folder reads the folders in it as well.
+    assert root["exclude-paths"] == [name for name in files() if re.match("tools/.*txt$", name)]
+    assert tools["open-pull-requests-limit"] == 0
 
 
 @pytest.mark.parametrize("form", ["erratum", "bug"])
