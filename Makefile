@@ -41,6 +41,8 @@ PACKAGES := $(VENV)/.packages
 ATTNLIB := $(VENV)/.attnlib
 NODE := node_modules/.complete
 ENVIRONMENT := $(PACKAGES) $(ATTNLIB) $(NODE)
+# If a step fails, step.sh shows what the tool said, and adds what to do.
+STEP := $(SHELL) tools/step.sh
 
 # An environment knows the folder and the Python it was made with. Where either is gone, make it anew.
 ifneq ($(shell cat $(VENV)/.folder 2>/dev/null && $(BIN)/python -c '' 2>&1),$(CURDIR))
@@ -53,22 +55,23 @@ $(VENV)/.folder: $(NEW)
 	  exit 1; }
 	@"$(PYTHON)" tools/check_prerequisites.py
 	@echo "Making the environment in $(VENV)"
-	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(STEP) "making the environment" "$(PYTHON)" -m venv --clear --without-pip $(VENV)
+	@$(STEP) "putting pip into the environment" $(BIN)/python -m ensurepip --upgrade --default-pip
 	@printf '%s\n' "$(CURDIR)" > $@
 
 $(PACKAGES): $(REQUIREMENTS) constraints.txt $(VENV)/.folder
 	@echo "Installing the pinned packages: a few minutes and, on Linux, up to 6 GB"
-	@$(BIN)/python -m pip install --quiet --quiet -r $(REQUIREMENTS)
+	@$(STEP) "installing the pinned packages" $(BIN)/python -m pip install -r $(REQUIREMENTS)
 	@touch $@
 
 $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@echo "Installing attnlib"
-	@$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
+	@$(STEP) "installing attnlib" $(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
 	@echo "Installing KaTeX, axe-core and what joins the stylesheets"
-	@$(BIN)/npm ci --ignore-scripts --silent
+	@$(STEP) "installing what the book takes from npm" $(BIN)/npm ci --ignore-scripts
 	@touch $@
 
 # -- book ------------------------------------------------------------------------------------------
@@ -87,7 +90,7 @@ _build/.sources: FORCE
 $(BOOK): $(ENVIRONMENT) _build/.sources $(SOURCES)
 	@echo "Building the book"
 	@rm -rf _build/html _build/.doctrees
-	@$(BIN)/jupyter-book build . -W -n --keep-going --quiet >/dev/null
+	@$(STEP) --all "building the book" $(BIN)/jupyter-book build . -W -n --keep-going --quiet
 	@touch $@
 
 book: $(BOOK) ## build the website (the first time: environment and packages too)
@@ -104,7 +107,8 @@ LIGHTHOUSE := tools/lighthouse/node_modules/.complete
 
 $(LIGHTHOUSE): tools/lighthouse/package.json tools/lighthouse/package-lock.json $(PACKAGES)
 	@echo "Installing Lighthouse, 190 MB"
-	@cd tools/lighthouse && PUPPETEER_SKIP_DOWNLOAD=1 $(CURDIR)/$(BIN)/npm ci --ignore-scripts --silent
+	@PUPPETEER_SKIP_DOWNLOAD=1 $(STEP) "installing Lighthouse" \
+	  $(BIN)/npm ci --prefix tools/lighthouse --ignore-scripts
 	@touch $@
 
 lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium)
@@ -171,9 +175,9 @@ colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments 
 
 # In an environment of its own, as pip resolves it today.
 latest: ## check everything on the newest versions of what the notebooks run on
-	@mkdir -p _build
-	@"$(PYTHON)" -m tools.latest > _build/latest.txt
 	@rm -rf _build/latest
+	@$(MAKE) --no-print-directory _build/latest/.folder VENV=_build/latest
+	@_build/latest/bin/python -m tools.latest > _build/latest.txt
 	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt
 
 links: $(ENVIRONMENT) ## ask every other site that the book links to
@@ -185,7 +189,7 @@ links: $(ENVIRONMENT) ## ask every other site that the book links to
 
 dist: $(ENVIRONMENT) ## build wheel and sdist into dist/, check them, try the wheel by itself
 	@rm -rf dist
-	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	@$(STEP) "building wheel and sdist" $(BIN)/python -m build --no-isolation --outdir dist .
 	@$(BIN)/python -m tools.release dist
 
 # -- housekeeping ----------------------------------------------------------------------------------

@@ -107,12 +107,16 @@ def make_environment(name: str, wanted: list[str]) -> Path:
     python, stamp = folder / "bin" / "python", folder / "requirements.txt"
     text = "\n".join(wanted) + "\n"
     complete = stamp.exists() and stamp.read_text(encoding="utf-8") == text
+    steps = []
     if not complete:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        steps += [[sys.executable, "-m", "venv", "--clear", str(folder)]]
     if not complete or name == "latest":
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        if subprocess.run([*pip, "--quiet", "--upgrade", *wanted], check=False).returncode:
-            raise RehearsalError(f"pip could not install {', '.join(wanted)}")
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--upgrade"]
+        steps += [[*pip, *wanted]]
+    for step in steps:
+        said = ["sh", str(ROOT / "tools" / "step.sh"), f"making the environment {name!r}"]
+        if subprocess.run([*said, *step], check=False).returncode:
+            raise RehearsalError(f"it could not be made with {', '.join(wanted)}")
         stamp.write_text(text, encoding="utf-8")
     return python
 

@@ -119,7 +119,8 @@ def try_wheel(wheel: Path) -> None:
         folder = Path(name)
         own = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         python = str(folder / "environment" / "bin" / "python")
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        said = ["sh", str(ROOT / "tools" / "step.sh"), "installing the wheel"]
+        pip = [*said, python, "-m", "pip", "--disable-pip-version-check", "install"]
         pins = ["--constraint", str(ROOT / "constraints.txt")]
         steps = [
             [sys.executable, "-m", "venv", str(folder / "environment")],
@@ -131,7 +132,7 @@ def try_wheel(wheel: Path) -> None:
         for step in steps:
             done = subprocess.run(step, cwd=folder, env=own, capture_output=True, text=True)
             if done.returncode:
-                raise ReleaseError(f"{wheel.name}: {' '.join(step[1:4])}\n{done.stderr[-2000:]}")
+                raise ReleaseError(f"{wheel.name} could not be tried:\n{done.stderr[-2000:]}")
 
 
 def main(folder: Path) -> int:
