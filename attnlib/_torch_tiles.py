@@ -1,4 +1,9 @@
-"""What both passes of `torch_blockwise` share: the walk over heads, and a tile of scores."""
+"""What makes `torch_blockwise` fast, and is not its mathematics.
+
+The walk over heads, and a tile of scores. Each trick has its measured gain in
+`benchmarks/README.md`: memory for a tile is taken once, heads that fit in the cache share one
+product, the diagonal of a causal tile is hidden without a comparison, and powers are those of 2.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from attnlib._torch_operators import Operand
 from attnlib.torch_dense import _seen
-
-Operand = Tensor | None
 
 
 def heads(
@@ -20,7 +24,7 @@ def heads(
     """Walk over the batch: views (heads, rows, columns) of all operands, some heads at a time.
 
     Operands broadcast to the batch. The first three are not broadcast among heads that come
-    together, so that what these gather (a gradient) never lies in one place.
+    together, because gradients are added up in views like theirs: each head needs its own memory.
     """
     rank = len(batch)
     level = [x if x is None else x[(None,) * (rank + 2 - x.ndim)] for x in operands]
@@ -45,73 +49,106 @@ def heads(
             ]
 
 
-class Tiles:
-    """The tiles of some heads.
+def sizes(
+    query: Tensor, key: Tensor, is_causal: bool, block_q: int | None, block_k: int | None
+) -> tuple[int, int, int]:
+    """Return the lengths of the blocks, and how many heads to take together.
 
-    Powers of 2 take half the time of powers of e, so without a mask scores are in units of log 2.
-    A mask may hold the least number there is, which must not become -∞.
+    Several heads give every core a tile of its own. Under a causal mask few queries waste less
+    at the diagonal, and many keys make up for it.
+    """
+    n_queries, n_keys = query.shape[-2], key.shape[-2]
+    if query.is_cuda:
+        chosen, room, least = (1024, 1024), 2**24, 1
+    else:
+        causal = (128 if n_queries <= 1024 else 256, 8192)
+        chosen, room, least = causal if is_causal else (1024, 1024), 2**19, torch.get_num_threads()
+    block_q = min(block_q or chosen[0], max(1, n_queries))
+    block_k = min(block_k or chosen[1], max(1, n_keys))
+    return block_q, block_k, max(least, room // (block_q * block_k))
+
+
+def largest(x: Tensor) -> float:
+    """Return the largest absolute value, 0 for none, NaN if there is one."""
+    if not x.numel():
+        return 0.0
+    low, high = torch.aminmax(x)
+    return max(-float(low), float(high))
+
+
+class Tiles:
+    """The tiles of scores of some heads.
+
+    Scores are in units of `unit`, and `power` turns a difference of scores into a ratio of
+    weights. On a CPU powers of 2 take half the time of powers of e, so the unit is log 2 there.
+    It is 1 where a mask is added, which may hold the least number there is, and where scores
+    divided by log 2 would leave the range of the dtype.
+
     No tile of all its heads has more than `room` scores.
     """
 
-    def __init__(self, mask: Operand, is_causal: bool, scale: float, room: int) -> None:
-        self.mask, self.is_causal, self.room = mask, is_causal, room
-        self.unit, self.power = (math.log(2), torch.exp2) if mask is None else (1.0, torch.exp)
+    def __init__(
+        self, query: Tensor, key: Tensor, mask: Operand, is_causal: bool, scale: float,
+        dtype: torch.dtype, room: int,
+    ) -> None:  # fmt: skip
+        self.mask, self.is_causal, self.dtype, self.room = mask, is_causal, dtype, room
+        self.unit, self.power = 1.0, torch.exp
+        if mask is None and query.device.type == "cpu":
+            seen = key[..., : self.end(slice(0, query.shape[-2]), key.shape[-2]), :]
+            bound = abs(scale) * query.shape[-1] * largest(query) * largest(seen)
+            if not bound / math.log(2) > torch.finfo(dtype).max / 2:
+                self.unit, self.power = math.log(2), torch.exp2
         # A large query times a large scale could be ∞ on the way.
         factor = scale / self.unit
         self.before, self.after = (factor, 1.0) if abs(factor) <= 1 else (1.0, factor)
         self.memory: dict[str, Tensor] = {}
         self.futures: dict[tuple[int, int, int], Tensor] = {}
 
-    def shifted(self, query: Tensor, shift: Tensor) -> tuple[Tensor, bool]:
-        """Give the queries with the shift as a column, and whether to subtract it afterwards.
-
-        Inside the product a large shift costs digits: then the column holds zeros.
-        """
-        apart = self.mask is not None or shift.is_cuda or bool((shift.abs() > 1024).any())
-        return with_column(query, 0 if apart else shift / -self.after), apart
-
-    def buffer(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """Give memory for a tile, the same one again and again: fresh memory is slow."""
-        if name not in self.memory:
-            self.memory[name] = like.new_empty(self.room)
-        return self.memory[name][: math.prod(shape)].view(shape)
+    def queries(self, query: Tensor) -> Tensor:
+        """Return a block of queries, scaled."""
+        return query.to(self.dtype) * self.before
 
     def end(self, rows: slice, n_keys: int) -> int:
-        """Give where the keys end that some of these rows may see."""
+        """Return where the keys end that some of these rows may see."""
         return min(rows.stop, n_keys) if self.is_causal else n_keys
 
-    def part(self, rows: slice, columns: slice) -> tuple[Operand, Operand]:
-        """Give the tile's mask, and which keys take part (None: all of them)."""
-        if self.mask is None:
-            return None, None
-        tile = cut(self.mask, rows, columns)
-        return tile, tile if tile.dtype == torch.bool else tile != -math.inf
+    def seen(
+        self, key: Tensor, value: Tensor, rows: slice, columns: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Return a block of keys and its values, with zeros for those that no row may see."""
+        part = self.part(rows, columns)
+        return _seen(key[:, columns], part), _seen(value[:, columns], part)
 
-    def scores(
-        self, query: Tensor, key: Tensor, rows: slice, columns: slice, mask: Operand, part: Operand
-    ) -> Tensor:
-        """Give the scores of a tile, after the mask."""
-        scores = self.buffer("scores", query, len(query), query.shape[1], key.shape[1])
-        torch.bmm(query, key.mT, out=scores)
+    def part(self, rows: slice, columns: slice) -> Operand:
+        """Return which keys of a tile take part, None for all of them."""
+        if self.mask is None:
+            return None
+        tile = cut(self.mask, rows, columns)
+        return tile if tile.dtype == torch.bool else tile != -math.inf
+
+    def scores(self, query: Tensor, key: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Return the scores of a tile after the mask, -∞ for what does not take part."""
+        scores = self.product("scores", query, key)
         if self.after != 1:
             scores.mul_(self.after)
-        if part is not None:
-            assert mask is not None
-            if mask.dtype != torch.bool:
-                scores.add_(mask)
+        if self.mask is not None:
+            part = self.part(rows, columns)
+            assert part is not None
+            if self.mask.dtype != torch.bool:
+                scores.add_(cut(self.mask, rows, columns))
             scores.masked_fill_(~part, -math.inf)
         if self.is_causal and rows.start + 1 < columns.stop:  # some row must not see some key
             first = max(columns.start, rows.start)
             self.hide(scores[..., first - columns.start :], rows.start - first)
         return scores
 
-    def scores_and_values(
-        self, query: Tensor, key: Tensor, value: Tensor, rows: slice, columns: slice
-    ) -> tuple[Tensor, Tensor]:
-        """Give the scores of a tile, and the values that they go with."""
-        mask, part = self.part(rows, columns)
-        scores = self.scores(query, _seen(key[:, columns], part), rows, columns, mask, part)
-        return scores, _seen(value[:, columns], part)
+    def product(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        """Return left · rightᵀ in memory of this name: fresh memory for each tile is slow."""
+        shape = len(left), left.shape[1], right.shape[1]
+        if name not in self.memory:
+            self.memory[name] = left.new_empty(self.room)
+        memory = self.memory[name][: math.prod(shape)].view(shape)
+        return torch.bmm(left, right.mT, out=memory)
 
     def hide(self, scores: Tensor, diagonal: int) -> None:
         """Put -∞ above the diagonal: first 0, of whatever was there, then the sum with -∞."""
@@ -127,11 +164,3 @@ def cut(mask: Tensor, rows: slice, columns: slice) -> Tensor:
     return mask[
         :, rows if mask.shape[1] > 1 else everything, columns if mask.shape[2] > 1 else everything
     ]
-
-
-def with_column(tensor: Tensor, column: float | Tensor) -> Tensor:
-    """Add a column, which takes a number for each row into a product."""
-    wide = tensor.new_empty((*tensor.shape[:-1], tensor.shape[-1] + 1))
-    wide[..., :-1] = tensor
-    wide[..., -1:] = column
-    return wide

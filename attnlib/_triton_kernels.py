@@ -175,9 +175,9 @@ def _span(first, n_queries, n_keys, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr
 @helper
 def _fold(
     m, ell, acc, q, rows, K, V, mask, k_strides, v_strides, mask_strides, scale, unit, start, end,
-    n_queries, E: tl.constexpr, E_V: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_V: tl.constexpr,
-    BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASK: tl.constexpr, WHOLE: tl.constexpr,
-    DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    n_queries, headroom, E: tl.constexpr, E_V: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_V: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASK: tl.constexpr,
+    WHOLE: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Take the keys from `start` to `end` into the state: the loop of chapter 12."""
     for first in tl.range(start, end, BLOCK_K):
@@ -190,7 +190,7 @@ def _fold(
         m_new = tl.maximum(m, tl.max(s, 1))
         shift = tl.where(m_new == -INFINITY, 0.0, m_new)  # -∞ - (-∞) is NaN
         rescale = tl.exp2((m - shift) * unit)
-        p = tl.exp2((s - shift[:, None]) * unit)
+        p = tl.exp2((s - shift[:, None]) * unit - headroom)
         ell = ell * rescale + tl.sum(p, 1)
         v = _seen(_load(V, keys, v_strides, end, E_V, BLOCK_V, DTYPE, WHOLE), s, 0, MASK)
         acc = _product(_narrow(p, DTYPE), v, acc * rescale[:, None], WIDE)
@@ -200,7 +200,7 @@ def _fold(
 
 @triton.jit
 def forward(
-    Q, K, V, mask, OUT, LOST, LSE, SHIFT, LOG_SUM, scale,
+    Q, K, V, mask, OUT, LOST, LSE, SHIFT, LOG_SUM, HEADROOM, scale,
     q_strides, k_strides, v_strides, mask_strides, o_strides,
     n_heads, n_queries, n_keys, length_q, length_k,
     GROUP: tl.constexpr, E: tl.constexpr, E_V: tl.constexpr,
@@ -210,7 +210,8 @@ def forward(
     """Attend: a block of queries, all keys that they may see.
 
     KEEPS: what is lost when the output is rounded is stored too. The backward takes the difference
-    dP - D, in which it would count.
+    dP - D, in which it would count. HEADROOM makes all weights smaller by a power of 2, which
+    cancels in acc / ell.
     """
     WIDE: tl.constexpr = tl.float64 if tl.float64 == DTYPE else tl.float32
     if tl.float64 == WIDE:
@@ -226,17 +227,19 @@ def forward(
         mask = _head(mask, mask_strides, batch, head)
     whole, end = _span(block * BLOCK_Q, n_queries, n_keys, BLOCK_Q, BLOCK_K, IS_CAUSAL)
 
+    headroom = 0.0 if HEADROOM is None else tl.load(HEADROOM)
     m = tl.full([BLOCK_Q], -INFINITY, WIDE)
     ell = tl.full([BLOCK_Q], 0.0, WIDE)
     acc = tl.full([BLOCK_Q, BLOCK_V], 0.0, WIDE)
     # Whole tiles, in which nothing is compared with an end or the diagonal; then the others.
     m, ell, acc = _fold(
         m, ell, acc, q, rows, K, V, mask, k_strides, v_strides, mask_strides, scale, unit, 0, whole,
-        n_queries, E, E_V, BLOCK_E, BLOCK_V, BLOCK_K, IS_CAUSAL, MASK, True, DTYPE, WIDE,
+        n_queries, headroom, E, E_V, BLOCK_E, BLOCK_V, BLOCK_K, IS_CAUSAL, MASK, True, DTYPE, WIDE,
     )  # fmt: skip
     m, ell, acc = _fold(
         m, ell, acc, q, rows, K, V, mask, k_strides, v_strides, mask_strides, scale, unit, whole,
-        end, n_queries, E, E_V, BLOCK_E, BLOCK_V, BLOCK_K, IS_CAUSAL, MASK, False, DTYPE, WIDE,
+        end, n_queries, headroom, E, E_V, BLOCK_E, BLOCK_V, BLOCK_K, IS_CAUSAL, MASK, False, DTYPE,
+        WIDE,
     )  # fmt: skip
 
     empty = ell == 0
@@ -248,7 +251,7 @@ def forward(
         _store(_head(LOST, o_strides, batch, head), lost, rows, o_strides, n_queries, E_V, BLOCK_V)
     # The two parts of the log-sum-exp, for the backward: their sum forgets ell where m is large.
     # Those of an empty row are such that all its weights come out as 0.
-    log_sum = tl.log2(ell)
+    log_sum = tl.log2(ell) + headroom
     at = (batch * n_heads + head).to(tl.int64) * n_queries + rows
     inside = rows < n_queries
     tl.store(SHIFT + at, tl.where(empty, 0.0, m), inside)

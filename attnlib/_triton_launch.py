@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,10 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnlib._torch_operators import Operand
 from attnlib._triton_backward import keys_backward, query_backward, row_sums
 from attnlib._triton_kernels import BOOLEAN, FLOATING, NO_MASK, forward
-
-Operand = Tensor | None
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 
@@ -228,6 +228,20 @@ def _arguments(
     }  # fmt: skip
 
 
+def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
+    """Return the power of 2 by which all weights must be smaller, so that S values add up to less
+    than the largest number: 0, unless values lie within a factor 2 S of it.
+
+    It stays on the device. float16 is added up in float32, which has room enough.
+    """
+    if value.dtype == torch.float16:
+        return None
+    n_keys = value.shape[-2]
+    limit, room = torch.finfo(dtype).max / (2 * n_keys), math.ceil(math.log2(2 * n_keys))
+    largest = value.abs().amax() if value.numel() else value.new_zeros(())
+    return torch.where(largest > limit, room, 0).to(dtype)
+
+
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Operand, output: Tensor, lost: Operand,
     lse: Tensor, shift: Tensor, log_sum: Tensor, scale: float, is_causal: bool, group: int,
@@ -241,13 +255,15 @@ def attend(
         *(x if x is None else _level(x, batch) for x in (output, lost)),
         *(_level(x[..., None], batch) for x in (lse, shift, log_sum)),
     ]  # fmt: skip
+    end = min(query.shape[-2], key.shape[-2]) if is_causal else key.shape[-2]
+    headroom = _headroom(value[..., :end, :], lse.dtype)
     with _ready(query.device):
         for q, k, v, m, o, lost, *sums in _walk(operands):
             FORWARD(
                 q.shape[0] * q.shape[1],
                 **_arguments(q, k, v, m, lse.dtype, scale, is_causal, group),
                 **dict(zip(("LSE", "SHIFT", "LOG_SUM"), sums, strict=True)),
-                OUT=o, LOST=lost, o_strides=o.stride(), KEEPS=lost is not None,
+                OUT=o, LOST=lost, o_strides=o.stride(), KEEPS=lost is not None, HEADROOM=headroom,
             )  # fmt: skip
 
 
@@ -271,7 +287,9 @@ def differentiate(
         empty = torch.zeros if x is query and not deterministic else torch.empty
         dtype = x.dtype if alone else wide
         gradients.append(empty(y.shape, dtype=dtype, device=x.device) if need else None)
-    row_wise = (shift, log_sum, d_lse.to(wide).contiguous(), torch.empty_like(shift))
+    # The kernels count numbers of a row one after the other; vmap may have expanded them.
+    row_wise = [x.to(wide).contiguous() for x in (shift, log_sum, d_lse)]
+    row_wise.append(torch.empty_like(row_wise[0]))
     operands: list[Operand] = [
         *level, mask, _level(output, batch), None if lost is None else _level(lost, batch),
         _level(d_output, batch),

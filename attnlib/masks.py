@@ -45,6 +45,13 @@ def _places(n: int, like: object) -> Any:
     return torch.arange(n, device=like.device)  # type: ignore[attr-defined]
 
 
+def _first_place(n_queries: int, n_keys: int, align: object) -> int:
+    """Return the place of the first query among the keys."""
+    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
+        raise ValueError(f"align must be 'top-left' or 'bottom-right'; got {align!r}")
+    return n_keys - n_queries if align == "bottom-right" else 0
+
+
 @overload
 def causal(
     n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Array | None = None
@@ -75,10 +82,8 @@ def causal(
     """
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
-    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
-        raise ValueError(f"align must be 'top-left' or 'bottom-right'; got {align!r}")
-    shift = n_keys - n_queries if align == "bottom-right" else 0
-    return _places(n_keys, like) <= _places(n_queries, like)[:, None] + shift
+    queries = _places(n_queries, like)[:, None] + _first_place(n_queries, n_keys, align)
+    return _places(n_keys, like) <= queries
 
 
 @overload
@@ -127,28 +132,48 @@ def window(
     left: int | None,
     right: int | None,
     *,
+    align: Align = ...,
     like: Array | None = None,
 ) -> Mask: ...
 @overload
 def window(
-    n_queries: int, n_keys: int, left: int | None, right: int | None, *, like: Tensor
+    n_queries: int,
+    n_keys: int,
+    left: int | None,
+    right: int | None,
+    *,
+    align: Align = ...,
+    like: Tensor,
 ) -> Tensor: ...
 def window(
-    n_queries: int, n_keys: int, left: int | None, right: int | None, *, like: Any = None
+    n_queries: int,
+    n_keys: int,
+    left: int | None,
+    right: int | None,
+    *,
+    align: Align = "top-left",
+    like: Any = None,
 ) -> Any:
-    """Give the mask in which query i sees the keys i - left … i + right. None sets no bound.
+    """Return the mask in which a query sees the keys from `left` before to `right` after its own.
 
-    Shapes: (L, S), aligned at the top left.
-    Raises: TypeError, ValueError for a count that is not an integer ≥ 0.
+    The place of query i among the keys is i (top-left), or i + S - L (bottom-right), so that the
+    last query stands at the last key, as in decoding. None sets no bound.
+
+    Shapes: (L, S).
+    Raises: TypeError, ValueError for a count that is not an integer ≥ 0, an unknown `align`, or
+    a `like` that is neither array nor tensor.
     Source: chapter 07, Masks.
 
     >>> window(3, 4, left=1, right=0).astype(int)
     array([[1, 0, 0, 0],
            [1, 1, 0, 0],
            [0, 1, 1, 0]])
+    >>> window(1, 4, left=1, right=0, align="bottom-right").astype(int)
+    array([[0, 0, 1, 1]])
     """
-    queries = _places(checked_count("n_queries", n_queries), like)[:, None]
-    keys = _places(checked_count("n_keys", n_keys), like)
+    n_queries, n_keys = checked_count("n_queries", n_queries), checked_count("n_keys", n_keys)
+    queries = _places(n_queries, like)[:, None] + _first_place(n_queries, n_keys, align)
+    keys = _places(n_keys, like)
     mask = keys >= (0 * queries if left is None else queries - checked_count("left", left))
     return mask if right is None else mask & (keys <= queries + checked_count("right", right))
 

@@ -124,6 +124,17 @@ def _blocks(stop: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, stop)) for start in range(0, stop, size)]
 
 
+def _headroom(value: Array, dtype: Any) -> int:
+    """Return the exponent by which values must be smaller, so that a sum of S is a finite number.
+
+    They are added up before they are divided by ℓ. It is 0, unless a value lies within a factor
+    2 S of the largest number. A power of 2 changes no digit.
+    """
+    n_keys = value.shape[-2]
+    largest = np.abs(value).max(initial=0)
+    return (2 * n_keys).bit_length() if largest > np.finfo(dtype).max / (2 * n_keys) else 0
+
+
 def scaled_dot_product_attention(
     query: Array,
     key: Array,
@@ -139,8 +150,7 @@ def scaled_dot_product_attention(
     """Give the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, in tiles of `block_size` queries by `block_size` keys (at
-    least 1). With `is_causal` a tile in which no query may see a key is not read. Values are
-    added up before they are divided by ℓ: within a factor S of the dtype's end they overflow.
+    least 1). With `is_causal` a tile in which no query may see a key is not read.
     Shapes, masks and errors are those of `numpy_tokenwise.scaled_dot_product_attention`.
 
     >>> keys, values = np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
@@ -183,6 +193,11 @@ def scaled_dot_product_attention_with_lse(
     if attn_mask is not None:  # a view: no number is copied
         attn_mask = np.broadcast_to(attn_mask, (*attn_mask.shape[:-2], call.n_queries, call.n_keys))
     with np.errstate(all="ignore"):
+        # What no query may see is not read here either.
+        value = np.asarray(value)[..., : call.n_queries if is_causal else None, :]
+        exponent = _headroom(value, lse.dtype)
+        if exponent:
+            value = np.ldexp(_widened(value), -exponent)
         for rows in _blocks(call.n_queries, block_size):
             state = SoftmaxState.empty(lse[..., rows].shape, value.shape[-1], lse.dtype)
             # Query i sees the keys 0 … i, so that tiles beyond the diagonal are left out.
@@ -195,5 +210,6 @@ def scaled_dot_product_attention_with_lse(
                 tile = None if attn_mask is None else attn_mask[..., rows, columns]
                 scores, part = _masked(scores, tile, is_causal and rows.start == columns.start)
                 state = state.update(scores, v, part)
-            output[..., rows, :], lse[..., rows] = state.finish()
+            block, lse[..., rows] = state.finish()
+            output[..., rows, :] = np.ldexp(block, exponent) if exponent else block
     return output, lse

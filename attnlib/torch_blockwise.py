@@ -1,17 +1,20 @@
 """Attention in tiles, forward and backward: memory that grows with T, not with T².
 
-Forward: a block of queries meets one block of keys after the other, and keeps a shift m near each
-row's largest score, the row sum ℓ and the output (`numpy_blockwise` has this fold in the open).
-Backward: from m and ℓ, the two parts of the log-sum-exp L = m + log ℓ, the weights of a tile are
-had again, so that nothing of the size of the scores is kept:
+Forward: a block of queries meets one block of keys after the other. It keeps each row's largest
+score m, the row sum ℓ and the output o, which is chapter 12's fold (`numpy_blockwise`):
 
-    P  = exp(S - L)                      dV = Pᵀ dO
+    m' = max(m, max_j s_j)    ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')    o' likewise, with v_j
+
+Backward: the weights of a tile are recomputed from m and ℓ, the two parts of the log-sum-exp
+L = m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
+
+    P  = exp(S - m) / ℓ                  dV = Pᵀ dO
     D  = rowsum(dO ∘ O) - dL             dS = P ∘ (dO Vᵀ - D)
     dQ = scale · dS K                    dK = scale · dSᵀ Q          dM = dS
 
 The parts are kept apart because their sum forgets ℓ where m is large, as under a mask of the
 least finite number. Half precision (float16, bfloat16) is computed in float32, and rounded once,
-at the end. Both passes are operators of their own, which torch.compile takes as they are.
+at the end. What makes the loops fast is in `_torch_tiles`.
 """
 
 from __future__ import annotations
@@ -31,68 +34,36 @@ from attnlib._checks import (
     checked_scale,
 )
 from attnlib._torch_checks import as_autocast_does, torch_call
-from attnlib._torch_tiles import Operand, Tiles, cut, heads, with_column
+from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder
+from attnlib._torch_tiles import Tiles, cut, heads, largest, sizes
 from attnlib.numpy_blockwise import _blocks
-from attnlib.torch_dense import HALF, _seen
-
-# A power of the largest score may grow to 2²⁰ before its row is scaled down.
-_LARGEST = 20.0
+from attnlib.torch_dense import HALF
 
 
 def _attend(
-    tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, output: Tensor, shift: Tensor,
-    row_sum: Tensor, block_q: int, block_k: int,
+    tiles: Tiles, headroom: float | Tensor, query: Tensor, key: Tensor, value: Tensor,
+    output: Tensor, shift: Tensor, row_sum: Tensor, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
     """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads.
 
-    A row's scores are taken relative to `shift`, at first the largest score of its first block.
-    Where more blocks follow, the last column of query and key brings it into the product, and it
-    moves only where it must.
+    All weights are smaller by one factor where `headroom` is not 0. It cancels in o / ℓ.
     """
-    dtype = output.dtype
-    end = tiles.end(slice(0, query.shape[1]), key.shape[1])
-    query = query.to(dtype) * tiles.before
-    key, value = key[:, :end].to(dtype), value[:, :end].to(dtype)
-    longer = with_column(key, 1) if end > block_k else key
     for rows in _blocks(query.shape[1], block_q):
-        own, total, here, sums = (x[:, rows] for x in (query, output, shift, row_sum))
-        first, *others = _blocks(tiles.end(rows, end), block_k)
-        scores, values = tiles.scores_and_values(own, key, value, rows, first)
-        torch.amax(scores, -1, keepdim=True, out=here)
-        limit = torch.where(here == -math.inf, here, _LARGEST) if others else here
-        here.nan_to_num_(math.nan, math.inf, 0)  # a row that has seen no key: subtract 0, not -∞
-        tiles.power(scores.sub_(here), out=scores)
-        torch.sum(scores, -1, keepdim=True, out=sums)
-        torch.bmm(scores, values, out=total)
-        if others:
-            own, apart = tiles.shifted(own, here)
-        for columns in others:
-            scores, values = tiles.scores_and_values(own, longer, value, rows, columns)
-            highest = scores.amax(-1, keepdim=True)
-            beyond = (highest - here if apart else highest) > limit
-            if query.is_cuda or bool(beyond.any()):
-                # Where the shift is apart, the scores are as they came: relative to the least
-                # finite number, which some masks hold, all of them would be one number.
-                there = highest if apart else highest + here
-                there = torch.where(limit == -math.inf, there, torch.maximum(here, there))
-                there.masked_fill_(there == -math.inf, 0)
-                step = there - here
-                scores.sub_(there if apart else step)
-                shrink = tiles.power(-step.clamp(min=0))
-                sums.mul_(shrink)
-                total.mul_(shrink)
-                here.copy_(there)
-                limit.masked_fill_(beyond, _LARGEST)
-                own, apart = tiles.shifted(own[..., :-1], here)
-            elif apart:
-                scores.sub_(here)
-            tiles.power(scores, out=scores)
-            sums.add_(scores.sum(-1, keepdim=True))
-            total.baddbmm_(scores, values)
-        total.div_(sums)
-    empty = row_sum == 0
-    if query.is_cuda or bool(empty.any()):
-        output.masked_fill_(empty, 0)
+        q = tiles.queries(query[:, rows])
+        m, ell, o = shift[:, rows].fill_(-math.inf), row_sum[:, rows].zero_(), output[:, rows]
+        o.zero_()
+        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
+            k, v = tiles.seen(key, value, rows, columns)
+            scores = tiles.scores(q, k, rows, columns)
+            m_new = torch.maximum(m, scores.amax(-1, keepdim=True))
+            finite = m_new.masked_fill(m_new == -math.inf, 0)  # -∞ - (-∞) would be NaN
+            weights = tiles.power(scores.sub_(finite + headroom), out=scores)
+            shrink = tiles.power(m - finite)
+            ell.mul_(shrink).add_(weights.sum(-1, keepdim=True))
+            o.mul_(shrink).baddbmm_(weights, v)
+            m.copy_(m_new)
+        o.div_(ell)
+        m.add_(headroom)
 
 
 def _differentiate(
@@ -100,69 +71,54 @@ def _differentiate(
     shift: Tensor, row_sum: Tensor, d_lse: Tensor, d_query: Operand, d_key: Operand,
     d_value: Operand, d_mask: Operand, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
-    """Add to the gradients of some heads what they have for them."""
-    dtype = output.dtype
-    end = tiles.end(slice(0, query.shape[1]), key.shape[1])
-    key, value = (with_column(x[:, :end].to(dtype), 1) for x in (key, value))
+    """Add what some heads contribute to the gradients that are wanted."""
     for rows in _blocks(query.shape[1], block_q):
-        here, sums = shift[:, rows], row_sum[:, rows]
-        own = query[:, rows].to(dtype) * tiles.before
-        shifted, apart = tiles.shifted(own, here)
-        delta = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
-        upstream = with_column(d_output[:, rows].to(dtype), -delta)
-        upstream = upstream.div_(sums).masked_fill_(sums == 0, 0)  # not the weights: they are more
-        above = upstream[..., :-1].contiguous()
+        q, m, ell = tiles.queries(query[:, rows]), shift[:, rows], row_sum[:, rows]
+        D = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
+        # Divided by ℓ here, and not in P, which has more numbers. An empty row has ℓ = 0.
+        d_o, D = ((x / ell).masked_fill_(ell == 0, 0) for x in (d_output[:, rows], D))
         for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
-            mask, part = tiles.part(rows, columns)
-            keys, values = _seen(key[:, columns], part), _seen(value[:, columns], part)
-            weights = tiles.scores(shifted, keys, rows, columns, mask, part)
-            if apart:
-                weights.sub_(here)
+            k, v = tiles.seen(key, value, rows, columns)
+            weights = tiles.scores(q, k, rows, columns).sub_(m)
             tiles.power(weights, out=weights)
             if d_value is not None:
-                d_value[:, columns].baddbmm_(weights.mT, above)
+                d_value[:, columns].baddbmm_(weights.mT, d_o)
             if d_query is None and d_key is None and d_mask is None:
                 continue
-            d_weights = tiles.buffer("d_weights", own, *weights.shape)
-            d_scores = weights.mul_(torch.bmm(upstream, values.mT, out=d_weights))
+            d_scores = weights.mul_(tiles.product("d_weights", d_o, v).sub_(D))
             if d_mask is not None:
                 gathered = cut(d_mask, rows, columns)
                 gathered.add_(d_scores.sum_to_size(gathered.shape))
             if d_query is not None:
-                d_query[:, rows].baddbmm_(d_scores, keys[..., :-1])
+                d_query[:, rows].baddbmm_(d_scores, k)
             if d_key is not None:
-                d_key[:, columns].baddbmm_(d_scores.mT, own)
+                d_key[:, columns].baddbmm_(d_scores.mT, q)
 
 
 def _computing(dtype: torch.dtype, scale: float | None) -> torch.dtype:
-    """Give the dtype that sums are kept in."""
+    """Return the dtype that sums are kept in."""
     wide = torch.float32 if dtype in HALF else dtype
     return torch.float64 if scale and beyond(scale, torch.finfo(wide)) else wide
 
 
-def _sizes(
-    query: Tensor, key: Tensor, is_causal: bool, block_q: int | None, block_k: int | None
-) -> tuple[int, int, int]:
-    """Give the lengths of the blocks, and how many heads to take together.
+def _headroom(value: Tensor, dtype: torch.dtype, unit: float) -> float | Tensor:
+    """Return what to subtract from all exponents, so that S values can be added up in this dtype.
 
-    Heads together give every core tiles of its own. Few queries waste less at the diagonal of a
-    causal mask, and then many keys make up for it; each row's first block costs less than others.
+    It is 0, unless values lie within a factor 2 S of the largest number. On a GPU it is a tensor,
+    because a number would have to wait for the GPU.
     """
-    n_queries, n_keys = query.shape[-2], key.shape[-2]
-    if query.is_cuda:
-        chosen, room, least = (1024, 1024), 2**24, 1
-    else:
-        causal = (128 if n_queries <= 1024 else 256, 8192)
-        chosen, room, least = causal if is_causal else (1024, 1024), 2**19, torch.get_num_threads()
-    block_q = min(block_q or chosen[0], max(1, n_queries))
-    block_k = min(block_k or chosen[1], max(1, n_keys))
-    return block_q, block_k, max(least, room // (block_q * block_k))
+    n_keys = value.shape[-2]
+    limit = torch.finfo(dtype).max / (2 * n_keys)
+    room = math.ceil(math.log(2 * n_keys) / unit)
+    if value.device.type == "cpu":
+        return room if largest(value) > limit else 0.0
+    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
 def _grouped(
     group: int, query: Operand, key: Operand, value: Operand, *others: Operand
 ) -> list[Operand]:
-    """Give grouped heads an axis of their own, along which keys and values broadcast."""
+    """Return grouped heads with an axis of their own, along which keys and values broadcast."""
 
     def split(x: Operand) -> Operand:
         if x is None or x.ndim < 3:
@@ -175,135 +131,108 @@ def _grouped(
     return [split(query), *shared, *map(split, others)]
 
 
-_FORWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
-    "int group, int? block_q, int? block_k) -> (Tensor, Tensor, Tensor, Tensor)"
-)
-_BACKWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor shift, "
-    "Tensor row_sum, Tensor d_output, Tensor d_lse, bool[] needed, bool is_causal, float? scale, "
-    "int group, int? block_q, int? block_k) -> (Tensor, Tensor, Tensor, Tensor)"
-)
-Four = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-@torch.library.custom_op("attnlib::blockwise", mutates_args=(), schema=_FORWARD)
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
-    scale: float | None, group: int, block_q: int | None, block_k: int | None,
-) -> Four:  # fmt: skip
-    """Give output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
-    output, lse, shift, row_sum = _like(query, key, value, attn_mask, is_causal, scale, group)
-    if not lse.numel() or not key.shape[-2]:
-        return output.zero_(), lse.fill_(-math.inf), shift.zero_(), row_sum.zero_()
-    operands: list[Operand] = [
-        query, key, value, attn_mask, output, shift[..., None], row_sum[..., None],
-    ]  # fmt: skip
-    if group > 1:
-        operands = _grouped(group, *operands)
-    *sizes, together = _sizes(query, key, is_causal, block_q, block_k)
-    factor = checked_scale(scale, query.shape[-1])
-    tiles = Tiles(attn_mask, is_causal, factor, together * math.prod(sizes))
-    with torch.autocast(query.device.type, enabled=False):
-        for q, k, v, tiles.mask, *results in heads(_batch(operands), operands, together):
-            _attend(tiles, q, k, v, *results, *sizes)  # type: ignore[arg-type]
-    return output, torch.add(row_sum.log(), shift, alpha=tiles.unit, out=lse), shift, row_sum
-
-
-@torch.library.custom_op("attnlib::blockwise_backward", mutates_args=(), schema=_BACKWARD)
-def _backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
-    row_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool], is_causal: bool,
-    scale: float | None, group: int, block_q: int | None, block_k: int | None,
-) -> Four:  # fmt: skip
-    """Give the gradients that are needed, and something empty for the others."""
-    inputs = (query, key, value, attn_mask)
-    gradients = [
-        torch.zeros(x.shape, dtype=output.dtype, device=x.device)
-        if x is not None and need
-        else None
-        for x, need in zip(inputs, needed, strict=True)
-    ]
-    factor = checked_scale(scale, query.shape[-1])
-    *sizes, together = _sizes(query, key, is_causal, block_q, block_k)
-    tiles = Tiles(attn_mask, is_causal, factor, together * math.prod(sizes))
-    if shift.numel() and key.shape[-2]:
-        columns = (x[..., None] for x in (shift, row_sum, d_lse))
-        operands: list[Operand] = [*inputs, output, d_output, *columns]
-        sums: list[Operand] = [*gradients]
-        if group > 1:
-            operands, sums = _grouped(group, *operands), _grouped(group, *sums)
-        with torch.autocast(query.device.type, enabled=False):
-            for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
-                _differentiate(tiles, q, k, v, *rest, *sizes)  # type: ignore[arg-type]
-    if gradients[0] is not None:
-        gradients[0].mul_(factor)
-    if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`
-        gradients[1].mul_(factor / tiles.before)
-    first, second, third, fourth = (
-        query.new_empty(0) if x is None or sum_ is None else sum_.to(x.dtype)
-        for sum_, x in zip(gradients, inputs, strict=True)
-    )
-    return first, second, third, fourth
-
-
 def _batch(operands: list[Operand]) -> torch.Size:
     output = operands[4]
     assert output is not None
     return output.shape[:-2]
 
 
-@_forward.register_fake
 def _like(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
-    scale: float | None, group: int, *_: object,
-) -> Four:  # fmt: skip
-    """Give the results' memory, with nothing in it."""
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return the results' memory, with nothing in it."""
     own = 2 if group == 1 else 3
     batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
     shape = (*batch, *query.shape[len(query.shape) - own : -1])
     dtype = _computing(query.dtype, scale)
     output = query.new_empty((*shape, value.shape[-1]), dtype=dtype)
     lse, shift, row_sum = (query.new_empty(shape, dtype=dtype) for _ in range(3))
-    return output, lse, shift, row_sum
+    return Results(output, lse, shift, row_sum, placeholder(query))
 
 
-@_backward.register_fake
-def _gradients_like(
+def _forward(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
+    results = _like(query, key, value, attn_mask, is_causal, scale, group, options)
+    output, lse, shift, row_sum, _ = results
+    if not lse.numel() or not key.shape[-2]:
+        for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
+            tensor.fill_(number)
+        return results
+    operands: list[Operand] = [
+        query, key, value, attn_mask, output, shift[..., None], row_sum[..., None],
+    ]  # fmt: skip
+    if group > 1:
+        operands = _grouped(group, *operands)
+    *blocks, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
+    factor, dtype = checked_scale(scale, query.shape[-1]), output.dtype
+    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(blocks))
+    end = tiles.end(slice(0, query.shape[-2]), key.shape[-2])
+    headroom = _headroom(value[..., :end, :], dtype, tiles.unit)
+    with torch.autocast(query.device.type, enabled=False):
+        for q, k, v, tiles.mask, *rest in heads(_batch(operands), operands, together):
+            assert k is not None and v is not None
+            _attend(tiles, headroom, q, k.to(dtype), v.to(dtype), *rest, *blocks)  # type: ignore[arg-type]
+    empty = row_sum == 0
+    if query.is_cuda or bool(empty.any()):
+        output.masked_fill_(empty[..., None], 0)
+        shift.masked_fill_(empty, 0)
+    torch.add(row_sum.log(), shift, alpha=tiles.unit, out=lse)
+    return results
+
+
+def _backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
-    row_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool], *_: object,
+    row_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
+    is_causal: bool, scale: float | None, group: int, options: list[int],
 ) -> Four:  # fmt: skip
+    """Return the gradients that are needed."""
+    inputs = (query, key, value, attn_mask)
+    dtype = output.dtype
+    gradients = [
+        torch.zeros(x.shape, dtype=dtype, device=x.device) if x is not None and need else None
+        for x, need in zip(inputs, needed, strict=True)
+    ]
+    factor = checked_scale(scale, query.shape[-1])
+    *blocks, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
+    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(blocks))
+    if shift.numel() and key.shape[-2]:
+        columns = (x[..., None] for x in (shift, row_sum, d_lse))
+        operands: list[Operand] = [*inputs, output, d_output.to(dtype), *columns]
+        sums: list[Operand] = [*gradients]
+        if group > 1:
+            operands, sums = _grouped(group, *operands), _grouped(group, *sums)
+        with torch.autocast(query.device.type, enabled=False):
+            for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
+                assert k is not None and v is not None
+                _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *blocks)  # type: ignore[arg-type]
+    if gradients[0] is not None:
+        gradients[0].mul_(factor)
+    if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`
+        gradients[1].mul_(factor / tiles.before)
     first, second, third, fourth = (
-        x.new_empty(x.shape) if x is not None and need else query.new_empty(0)
-        for x, need in zip((query, key, value, attn_mask), needed, strict=True)
+        placeholder(query) if x is None or sum_ is None else sum_.to(x.dtype)
+        for sum_, x in zip(gradients, inputs, strict=True)
     )
     return first, second, third, fourth
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Four) -> None:
-    *tensors, ctx.is_causal, ctx.scale, ctx.group, ctx.block_q, ctx.block_k = inputs
-    result, _, shift, row_sum = output
-    ctx.save_for_backward(*tensors, result, shift, row_sum)
+_operator = Operator("torch_blockwise", _forward, _like, _backward)
 
 
-def _gradients(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: object) -> tuple[Operand, ...]:
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "torch_blockwise has no second derivatives (create_graph=True); torch_dense has them"
-        )
-    needed = list(ctx.needs_input_grad[:4])
-    options = ctx.is_causal, ctx.scale, ctx.group, ctx.block_q, ctx.block_k
-    found = _backward(*ctx.saved_tensors, d_output, d_lse, needed, *options)
-    return *(x if need else None for x, need in zip(found, needed, strict=True)), *[None] * 5
+def _blocks_asked_for(options: list[int]) -> tuple[int | None, int | None]:
+    """Return the lengths of the blocks, None for those that are to be chosen."""
+    block_q, block_k = options
+    return block_q or None, block_k or None
 
 
-_forward.register_autograd(_gradients, setup_context=_remember)
-
-
-def _checked_block(name: str, size: Any) -> int | None:
-    """Give the length of a block; None where it is to be chosen."""
-    # The operators take 64 bits; a block that long holds every sequence.
-    return None if size is None else min(checked_count(name, size, least=1), sys.maxsize)
+def _checked_block(name: str, size: Any) -> int:
+    """Return the length of a block, 0 where it is to be chosen."""
+    # The operator takes 64 bits; a block that long holds every sequence.
+    return 0 if size is None else min(checked_count(name, size, least=1), sys.maxsize)
 
 
 def scaled_dot_product_attention(
@@ -388,7 +317,7 @@ def scaled_dot_product_attention_with_lse(
     if attn_mask is not None and attn_mask.ndim < 2:
         attn_mask = attn_mask.reshape(1, -1)
     factor = None if scale is None else call.scale
-    output, lse, _, _ = _forward(
-        query, key, value, attn_mask, bool(is_causal), factor, call.group or 1, block_q, block_k
+    results = _operator(
+        query, key, value, attn_mask, bool(is_causal), factor, call.group or 1, [block_q, block_k]
     )
-    return output.to(query.dtype), lse.to(_computing(query.dtype, None))
+    return results.output.to(query.dtype), results.lse.to(_computing(query.dtype, None))

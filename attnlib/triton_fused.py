@@ -15,29 +15,17 @@ the environment before triton is imported) on the CPU, to be read, tested and st
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlib._checks import broadcast_shapes, check_flag, check_no_dropout, checked_scale
 from attnlib._torch_checks import as_autocast_does, torch_call
-from attnlib._triton_launch import INTERPRETED, Operand, attend, differentiate
+from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder
+from attnlib._triton_launch import INTERPRETED, attend, differentiate
 from attnlib.torch_blockwise import _computing
 
 _LARGEST_WIDTH = 256
-
-_FORWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
-    "int group, bool deterministic, bool keeps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
-)
-_BACKWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor lost, "
-    "Tensor shift, Tensor log_sum, Tensor d_output, Tensor d_lse, bool[] needed, bool is_causal, "
-    "float? scale, int group, bool deterministic) -> (Tensor, Tensor, Tensor)"
-)
-Three = tuple[Tensor, Tensor, Tensor]
-Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def available() -> bool:
@@ -45,103 +33,71 @@ def available() -> bool:
     return INTERPRETED or torch.cuda.is_available()
 
 
-@torch.library.custom_op("attnlib::fused", mutates_args=(), schema=_FORWARD)
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
-    scale: float | None, group: int, deterministic: bool, keeps: bool,
-) -> Five:  # fmt: skip
-    """Give output, what its rounding lost (if kept), log-sum-exp and its parts, m and log₂ l."""
-    options = is_causal, scale, group, deterministic, keeps
-    results: Five = _like(query, key, value, attn_mask, *options)
-    output, lost, lse, shift, log_sum = results
-    if lse.numel() and key.shape[-2]:
-        attend(
-            query, key, value, attn_mask, output, lost if keeps else None, lse, shift, log_sum,
-            checked_scale(scale, query.shape[-1]), is_causal, group,
-        )  # fmt: skip
-    else:
-        for tensor, number in zip(results, (0, 0, -math.inf, 0, math.inf), strict=True):
-            tensor.fill_(number)
-    return results
-
-
-@torch.library.custom_op("attnlib::fused_backward", mutates_args=(), schema=_BACKWARD)
-def _backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, lost: Tensor,
-    shift: Tensor, log_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
-    is_causal: bool, scale: float | None, group: int, deterministic: bool,
-) -> Three:  # fmt: skip
-    """Give the gradients that are needed, and something empty for the others."""
-    inputs = (query, key, value)
-    if shift.numel() and key.shape[-2]:
-        gradients = differentiate(
-            query, key, value, attn_mask, output, lost if lost.numel() else None, shift, log_sum,
-            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), is_causal, group,
-            deterministic,
-        )  # fmt: skip
-    else:
-        gradients = [torch.zeros_like(x) for x in inputs]
-    first, second, third = (
-        sums.sum_to_size(x.shape).to(x.dtype).contiguous()
-        if need and sums is not None
-        else query.new_empty(0)
-        for x, sums, need in zip(inputs, gradients, needed, strict=True)
-    )
-    return first, second, third
-
-
-@_forward.register_fake
 def _like(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
-    scale: float | None, group: int, deterministic: bool, keeps: bool,
-) -> Five:  # fmt: skip
-    """Give the results' memory, with nothing in it."""
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return the results' memory, with nothing in it."""
+    _, keeps = options
     own = 2 if group == 1 else 3
     batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
     shape = (*batch, *query.shape[len(query.shape) - own : -1])
     dtype = _wide(query.dtype, scale)
     output = query.new_empty((*shape, value.shape[-1]))
     lse, shift, log_sum = (query.new_empty(shape, dtype=dtype) for _ in range(3))
-    return output, torch.empty_like(output) if keeps else query.new_empty(0), lse, shift, log_sum
+    lost = torch.empty_like(output) if keeps else placeholder(query)
+    return Results(output, lse, shift, log_sum, lost)
 
 
-@_backward.register_fake
-def _gradients_like(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, lost: Tensor,
-    shift: Tensor, log_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool], *_: object,
-) -> Three:  # fmt: skip
+def _forward(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return output, log-sum-exp, its parts m and log₂ ℓ, and what the output's rounding lost."""
+    results = _like(query, key, value, attn_mask, is_causal, scale, group, options)
+    output, lse, shift, log_sum, lost = results
+    if lse.numel() and key.shape[-2]:
+        attend(
+            query, key, value, attn_mask, output, lost if lost.numel() else None, lse, shift,
+            log_sum, checked_scale(scale, query.shape[-1]), is_causal, group,
+        )  # fmt: skip
+    else:
+        for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
+            tensor.fill_(number)
+    return results
+
+
+def _backward(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
+    log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
+    is_causal: bool, scale: float | None, group: int, options: list[int],
+) -> Four:  # fmt: skip
+    """Return the gradients that are needed; there is none for a mask."""
+    inputs = (query, key, value)
+    deterministic, _ = options
+    if shift.numel() and key.shape[-2]:
+        gradients = differentiate(
+            query, key, value, attn_mask, output, lost if lost.numel() else None, shift, log_sum,
+            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), is_causal, group,
+            bool(deterministic),
+        )  # fmt: skip
+    else:
+        gradients = [torch.zeros_like(x) for x in inputs]
     first, second, third = (
-        x.new_empty(x.shape) if need else query.new_empty(0)
-        for x, need in zip((query, key, value), needed, strict=True)
+        sums.sum_to_size(x.shape).to(x.dtype).contiguous()
+        if need and sums is not None
+        else placeholder(query)
+        for x, sums, need in zip(inputs, gradients, needed[:3], strict=True)
     )
-    return first, second, third
+    return first, second, third, placeholder(query)
+
+
+_operator = Operator("triton_fused", _forward, _like, _backward)
 
 
 def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
-    """Give the dtype that sums are kept in, which must hold scale · log₂e."""
+    """Return the dtype that sums are kept in, which must hold scale · log₂e."""
     return _computing(dtype, None if scale is None else scale / math.log(2))
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Five) -> None:
-    *tensors, ctx.is_causal, ctx.scale, ctx.group, ctx.deterministic, _ = inputs
-    result, lost, _, shift, log_sum = output
-    ctx.save_for_backward(*tensors, result, lost, shift, log_sum)
-
-
-def _gradients(
-    ctx: Any, d_output: Tensor, _: object, d_lse: Tensor, *__: object
-) -> tuple[Operand, ...]:
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "triton_fused has no second derivatives (create_graph=True); torch_dense has them"
-        )
-    needed = list(ctx.needs_input_grad[:3])
-    options = ctx.is_causal, ctx.scale, ctx.group, ctx.deterministic
-    found = _backward(*ctx.saved_tensors, d_output, d_lse, needed, *options)
-    return *(x if need else None for x, need in zip(found, needed, strict=True)), *[None] * 6
-
-
-_forward.register_autograd(_gradients, setup_context=_remember)
 
 
 def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> None:
@@ -247,7 +203,7 @@ def scaled_dot_product_attention_with_lse(
     # What half precision loses is kept for the backward alone.
     keeps = query.element_size() < 4 and torch.is_grad_enabled()
     keeps = keeps and any(x.requires_grad for x in leaves)
-    output, _, lse, _, _ = _forward(
-        *leaves, attn_mask, bool(is_causal), factor, call.group or 1, bool(deterministic), keeps
+    results = _operator(
+        *leaves, attn_mask, bool(is_causal), factor, call.group or 1, [deterministic, keeps]
     )
-    return output, lse.to(_computing(query.dtype, None))
+    return results.output, results.lse.to(_computing(query.dtype, None))

@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import scaled_dot_product_attention as torch_attention
 
-from attnlib import implementations, torch_blockwise
+from attnlib import implementations
+from attnlib._torch_tiles import sizes
 from benchmarks.memory import in_a_fresh_process
 from benchmarks.timing import RESULTS, call, compare, machine, store
 
@@ -63,7 +64,7 @@ def products(case: Case) -> Callable[[], object]:
     """Give the matrix products of the blockwise form alone: two a tile, and five for backward."""
     n, e = case.n_tokens, case.n_features
     whole = torch.empty(1, case.heads, n, e)
-    block_q, block_k, together = torch_blockwise._sizes(whole, whole, case.is_causal, None, None)
+    block_q, block_k, together = sizes(whole, whole, case.is_causal, None, None)
     together = min(together, case.heads)
     tokens = torch.randn(together, n, e)
     result, tile = torch.empty(together, block_q, e), torch.empty(together, block_q, block_k)

@@ -76,6 +76,10 @@ def test_window() -> None:
     assert picture(masks.window(3, 4, 0, 2)) == ["xxx.", ".xxx", "..xx"]
     assert picture(masks.window(3, 3, None, 0)) == picture(masks.causal(3))
     assert picture(masks.window(2, 3, None, None)) == ["xxx", "xxx"]
+    below = {"align": "bottom-right"}
+    assert picture(masks.window(2, 5, 1, 0, **below)) == ["..xx.", "...xx"]
+    assert picture(masks.window(3, 2, 0, 0, **below)) == ["..", "x.", ".x"]
+    assert picture(masks.window(3, 5, None, 0, **below)) == picture(masks.causal(3, 5, **below))
 
 
 def test_combine_booleans() -> None:
@@ -168,6 +172,7 @@ def test_combine_does_not_depend_on_the_order(seed: int, additive: bool) -> None
         (lambda: masks.padding([True], 7), TypeError, "got dtype bool"),
         (lambda: masks.window(2, 2, -1, 0), ValueError, "left must be at least 0; got -1"),
         (lambda: masks.window(2, 2, 0, "1"), TypeError, "right must be an integer; got '1'"),
+        (lambda: masks.window(2, 2, 0, 0, align="top"), ValueError, "'bottom-right'; got 'top'"),
         (lambda: masks.combine(), TypeError, "combine needs at least one mask; got none"),
         (lambda: masks.combine([True]), TypeError, "mask 0 must be a numpy.ndarray; got list"),
         (lambda: masks.combine(np.ones(2, dtype=bool), np.ones(2, dtype=int)), TypeError,

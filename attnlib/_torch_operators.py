@@ -1,0 +1,213 @@
+"""Attention as an operator of torch, for the rungs that bring their own forward and backward.
+
+An operator is opaque. torch.compile calls it and does not trace its loops, and fake tensors know
+the shapes of its results without running it. The transforms of torch.func (`grad`, `jacrev`,
+`vmap`) do not take the gradients of an operator, so they get the same as an autograd function.
+
+The results are `Results`: the output, the log-sum-exp, and what the backward needs of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+Operand = Tensor | None
+
+
+class Results(NamedTuple):
+    """What a forward returns.
+
+    Shapes: output (…, L, E_v); lse, shift and row_sum (…, L); lost (…, L, E_v), or no numbers.
+    """
+
+    output: Tensor
+    lse: Tensor
+    shift: Tensor  # m, what was subtracted from a row's scores
+    row_sum: Tensor  # ℓ, or its logarithm
+    lost: Tensor  # what the output lost when it was rounded
+
+
+_FORWARD = (
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
+    "int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+_BACKWARD = (
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor shift, "
+    "Tensor row_sum, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, bool is_causal, "
+    "float? scale, int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def placeholder(like: Tensor) -> Tensor:
+    """Return what stands for a result that nobody asked for: an operator cannot return None."""
+    return like.new_empty(0)
+
+
+def _gradients_like(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, *rest: Any
+) -> Four:
+    needed = rest[6]
+    first, second, third, fourth = (
+        x.new_empty(x.shape) if x is not None and need else placeholder(query)
+        for x, need in zip((query, key, value, attn_mask), needed, strict=True)
+    )
+    return first, second, third, fourth
+
+
+class Operator:
+    """Attention with a forward and a backward of its own, as torch knows it.
+
+    `attend(query, key, value, attn_mask, is_causal, scale, group, options)` returns `Results`,
+    and `like`, with the same arguments, returns their memory with nothing in it. `differentiate`
+    returns the gradients by query, key, value and mask, and a `placeholder` for those that are
+    not needed. `options` are integers that mean something to the rung alone.
+    """
+
+    def __init__(
+        self, name: str, attend: Callable[..., Results], like: Callable[..., Results],
+        differentiate: Callable[..., Four],
+    ) -> None:  # fmt: skip
+        def forward(*arguments: Any) -> tuple[Tensor, ...]:
+            return tuple(attend(*arguments))
+
+        def forward_like(*arguments: Any) -> tuple[Tensor, ...]:
+            return tuple(like(*arguments))
+
+        self.name = name
+        define = torch.library.custom_op
+        self.forward = define(f"attnlib::{name}", forward, mutates_args=(), schema=_FORWARD)
+        self.forward.register_fake(forward_like)
+        self.forward.register_vmap(self._batched_forward)
+        self.backward = define(
+            f"attnlib::{name}_backward", differentiate, mutates_args=(), schema=_BACKWARD
+        )
+        self.backward.register_fake(_gradients_like)
+        self.backward.register_vmap(self._batched_backward)
+        self.forward.register_autograd(self._gradients, setup_context=_remember)
+        self.function = _autograd_function(self)
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
+        scale: float | None, group: int, options: list[int],
+    ) -> Results:  # fmt: skip
+        """Run the forward, and let autograd know the backward."""
+        arguments = query, key, value, attn_mask, is_causal, scale, group, options
+        transformed = (
+            not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+        )
+        return Results(*(self.function.apply if transformed else self.forward)(*arguments))
+
+    def refusal(self, kind: str) -> RuntimeError:
+        """Return the error for derivatives that there are not."""
+        return RuntimeError(
+            f"{self.name} has no {kind} derivatives{' (create_graph=True)' * (kind == 'second')}; "
+            "torch_dense has them"
+        )
+
+    def gradients(
+        self, backward: Any, ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any
+    ) -> tuple[Operand, ...]:
+        """Return one gradient for each argument of the forward."""
+        needed = list(ctx.needs_input_grad[:4])
+        options = ctx.is_causal, ctx.scale, ctx.group, ctx.options
+        found = backward(*ctx.saved_tensors, d_output, d_lse, needed, *options)
+        return *(x if n else None for x, n in zip(found, needed, strict=True)), *[None] * 4
+
+    def _gradients(self, ctx: Any, *upstream: Any) -> tuple[Operand, ...]:
+        if torch.is_grad_enabled():
+            raise self.refusal("second")
+        return self.gradients(self.backward, ctx, *upstream)
+
+    def _batched_forward(
+        self, info: Any, places: tuple[Any, ...], *arguments: Any
+    ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
+        """Run the forward under torch.vmap: the mapped dimension becomes a leading one."""
+        inputs = _aligned(_in_front(info, places, arguments[:4]))
+        results = self.forward(*inputs, *arguments[4:])
+        return results, tuple(None if x.shape == (0,) else 0 for x in results)
+
+    def _batched_backward(
+        self, info: Any, places: tuple[Any, ...], *arguments: Any
+    ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
+        """Run the backward under torch.vmap. Each sample has gradients of its own."""
+        tensors = _in_front(info, places, arguments[:10])
+        needed = arguments[10]
+        found = self.backward(*_aligned(tensors[:4]), *tensors[4:], *arguments[10:])
+        gradients = tuple(
+            x.reshape(given.shape) if need and given is not None else x
+            for x, given, need in zip(found, tensors, needed, strict=False)
+        )
+        return gradients, tuple(0 if need else None for need in needed)
+
+
+def _in_front(info: Any, places: tuple[int | None, ...], tensors: Any) -> list[Operand]:
+    """Return tensors with the mapped dimension as their first one. A placeholder stays one."""
+
+    def moved(x: Operand, place: int | None) -> Operand:
+        if x is None or place is not None:
+            return None if x is None else x.movedim(place or 0, 0)
+        return x if x.shape == (0,) else x.expand(info.batch_size, *x.shape)
+
+    return [moved(x, place) for x, place in zip(tensors, places, strict=False)]
+
+
+def _aligned(tensors: list[Operand]) -> list[Operand]:
+    """Give all tensors the same rank, so that their first dimensions meet when they broadcast."""
+    rank = max(x.ndim for x in tensors if x is not None)
+    return [x if x is None else x[:, *(None,) * (rank - x.ndim)] for x in tensors]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keep what the backward needs."""
+    *tensors, ctx.is_causal, ctx.scale, ctx.group, ctx.options = inputs
+    result, _, *of_rows = output
+    ctx.save_for_backward(*tensors, result, *of_rows)
+
+
+def _autograd_function(operator: Operator) -> Any:
+    """Return the operator as an autograd function, for the transforms of torch.func.
+
+    They ask for a `setup_context`, which the gradients of an operator do not have.
+    """
+
+    class Backward(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*arguments: Any) -> Any:
+            return operator.backward(*arguments)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            """Keep nothing: there is no second derivative."""
+
+        @staticmethod
+        def backward(ctx: Any, *_: Any) -> Any:
+            raise operator.refusal("second")
+
+    class Attention(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*arguments: Any) -> Any:
+            return operator.forward(*arguments)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.mark_non_differentiable(*output[2:])
+            _remember(ctx, inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, *upstream: Any) -> Any:
+            return operator.gradients(Backward.apply, ctx, *upstream)
+
+        @staticmethod
+        def jvp(ctx: Any, *_: Any) -> Any:
+            raise operator.refusal("forward-mode")
+
+    return Attention
