@@ -169,12 +169,13 @@ bench-gpu: $(ENVIRONMENT) ## the same on a CUDA GPU, beside torch's kernels (nee
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
 
-# In an environment of its own, as pip resolves it today.
+# In an environment of its own, as pip resolves it today. Of Matplotlib's charts our words are compared.
 latest: ## check everything on the newest versions of what the notebooks run on
 	@mkdir -p _build
 	@"$(PYTHON)" -m tools.latest > _build/latest.txt
 	@rm -rf _build/latest
-	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt
+	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
+	  PYTEST_ARGS="--nbval-sanitize-with tests/newer_matplotlib.cfg $(PYTEST_ARGS)"
 
 links: $(ENVIRONMENT) ## ask every other site that the book links to
 	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \
