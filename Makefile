@@ -12,8 +12,8 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test slow fuzz coverage mutants guards format notebooks images bench \
-  bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
+.PHONY: help book serve print lighthouse test slow portable fuzz coverage mutants guards format notebooks images \
+  bench bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -119,8 +119,12 @@ test: $(BOOK) ## check format, lint, types, tests, every notebook (PYTEST_ARGS=.
 	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 # A second command, so that the first one stays short.
-slow: $(BOOK) ## check what takes longer: every page in every view, mistakes made on purpose
+slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on purpose, make portable
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m tools.portable $(WORKERS)
+
+portable: $(ENVIRONMENT) ## run the notebooks and figures as older CPUs would, and on more threads
+	@$(BIN)/python -m tools.portable $(WORKERS) $(PYTEST_ARGS)
 
 # What it finds it keeps in .hypothesis/, and tries first the next time.
 fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)

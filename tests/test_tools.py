@@ -353,7 +353,7 @@ def test_help_lists_every_command() -> None:
     said = make().stdout
     commands = ["book", "serve", "test", "format", "notebooks", "images", "repository", "clean"]
     commands += ["slow", "lighthouse", "colab", "latest", "links", "dist", "hooks", "actionlint"]
-    commands += ["fuzz", "coverage", "mutants", "guards", "print"]
+    commands += ["fuzz", "coverage", "mutants", "guards", "print", "portable"]
     assert [command for command in commands if f"  {command} " not in said] == []
 
 
