@@ -7,11 +7,13 @@ can do. The last bits of a result hang on that choice, and on how many threads s
 stored output must not. So the notebooks, the figures, the experiments and the examples run again
 with these choices taken away one after the other, from what the CPU does by itself down to the
 baseline: each level with one thread, the highest and the baseline with three threads as well.
-Every level with three would take half as long again, and has found nothing that these do not.
+Each of these runs takes about a minute on two cores; the levels between are left at one thread to
+keep the whole within five or six minutes.
 
-The names of NumPy's levels come from NumPy. Where one changes nothing, because no function has a
-version for it, it is left out; where one does not take effect, that is an error. The C library's
-own functions follow as well, with glibc. Without lower levels, one level is run: that of the CPU.
+The names of NumPy's levels come from NumPy. A level is left out where it changes nothing, because
+no function has a version of its own for it. A level that does not take effect is an error; NumPy,
+torch and OpenBLAS are asked. MKL, oneDNN and the C library (glibc) are told, but they do not say
+what they use. Where there are no lower levels, the CPU's own is run, and the tool says so.
 """
 
 from __future__ import annotations
