@@ -12,8 +12,8 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test slow fuzz coverage mutants guards format notebooks images bench \
-  bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
+.PHONY: help book serve print lighthouse test slow portable fuzz coverage mutants guards format notebooks images \
+  bench bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -123,8 +123,12 @@ test: $(BOOK) ## check format, lint, types, tests, every notebook (PYTEST_ARGS=.
 	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 # A second command, so that the first one stays short.
-slow: $(BOOK) ## check what takes longer: every page in every view, mistakes made on purpose
+slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on purpose, make portable
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m tools.portable $(WORKERS)
+
+portable: $(ENVIRONMENT) ## run the notebooks and figures as older CPUs would, and on more threads
+	@$(BIN)/python -m tools.portable $(WORKERS) $(PYTEST_ARGS)
 
 # What it finds it keeps in .hypothesis/, and tries first the next time.
 fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)
@@ -173,12 +177,13 @@ bench-gpu: $(ENVIRONMENT) ## the same on a CUDA GPU, beside torch's kernels (nee
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
 
-# In an environment of its own, as pip resolves it today.
+# In an environment of its own, as pip resolves it today. Of Matplotlib's charts our words are compared.
 latest: ## check everything on the newest versions of what the notebooks run on
 	@rm -rf _build/latest
 	@$(MAKE) --no-print-directory _build/latest/.folder VENV=_build/latest
 	@_build/latest/bin/python -m tools.latest > _build/latest.txt
-	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt
+	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
+	  PYTEST_ARGS="--nbval-sanitize-with tests/newer_matplotlib.cfg $(PYTEST_ARGS)"
 
 links: $(ENVIRONMENT) ## ask every other site that the book links to
 	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Helpers such as tolerance.py lie beside the tests, and are no part of any package.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from pictures import without
 
 # The same examples on every run, and no verdict that hangs on the speed of the machine.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=60)
@@ -33,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_images(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-images"))
+
+
+@pytest.fixture
+def compared_part(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Return what leaves out of drawings what `--nbval-sanitize-with` leaves out of outputs."""
+    file = request.config.getoption("nbval_sanitize_with", None)
+    return functools.partial(without, Path(file) if file else None)
 
 
 def given_to(item: pytest.Item) -> dict[str, Any]:

@@ -35,10 +35,15 @@ def colour(name: str) -> str:
 def number(value: float) -> str:
     """A coordinate with at most two decimals, so that rounding noise never reaches a file.
 
+    The noise goes first, with a rounding to six decimals: half a hundredth and a last bit less is
+    still half a hundredth, and both CPUs print the same.
+
     >>> number(12.0), number(0.1 + 0.2), number(-0.001)
     ('12', '0.3', '0')
+    >>> number(4.035), number(4.035 - 1e-12), number(4.035 + 1e-12)
+    ('4.04', '4.04', '4.04')
     """
-    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
+    text = f"{round(float(value), 6):.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
@@ -105,28 +110,18 @@ class Drawing:
         body = source[source.index(">", source.index("<svg")) + 1 : source.rindex("</svg>")]
         body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
         body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
-        # Stable and small: coordinates of two decimals (text between tags stays as it is), and no
-        # ids but those that are referred to, made this drawing's own because several drawings
-        # share one page.
+        # Stable and small: coordinates of two decimals; text between tags stays as it is.
         body = re.sub(
             r"(>[^<]*<)|-?\d+\.\d{3,}(?:e-?\d+)?",
             lambda match: match[1] or number(float(match[0])),
             body,
         )
-        used = set(re.findall(r"#([\w-]+)[\")]", body))
-        own = hashlib.sha256(alt.encode()).hexdigest()[:8]
-        body = re.sub(
-            r' id="([\w.-]+)"',
-            lambda match: f' id="{own}-{match[1]}"' if match[1] in used else "",
-            body,
-        )
-        body = re.sub(r"(xlink:href=\"#|url\(#)", lambda match: f"{match[1]}{own}-", body)
+        body = re.sub(r">\s+<", "><", _numbered_ids(body, alt))
         body = body.replace("xlink:href", "href")
         for name, value in COLOURS.items():
             body = body.replace(value, colour(name))
         # The page's own font stands in for the one that Matplotlib measured with.
         body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
-        body = re.sub(r">\s+<", "><", body)
         width, height = figure.get_size_inches() * 72
         return cls.from_elements(body.strip(), width, height, alt)
 
@@ -141,3 +136,22 @@ class Drawing:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.alt}"
+
+
+def _numbered_ids(body: str, alt: str) -> str:
+    """Return the SVG with the ids that are referred to, numbered in the order of appearance.
+
+    Matplotlib's own ids are hashes of unrounded coordinates, whose last bits differ from CPU to
+    CPU. Several drawings share one page: the hash of its words makes the ids this drawing's own.
+    """
+    reference = r"(xlink:href=\"#|url\(#)([\w.-]+)"
+    used = {name for _, name in re.findall(reference, body)}
+    defined = [name for name in re.findall(r' id="([\w.-]+)"', body) if name in used]
+    own = hashlib.sha256(alt.encode()).hexdigest()[:8]
+    new = {name: f"{own}-{count}" for count, name in enumerate(defined, start=1)}
+    body = re.sub(
+        r' id="([\w.-]+)"',
+        lambda match: f' id="{new[match[1]]}"' if match[1] in new else "",
+        body,
+    )
+    return re.sub(reference, lambda match: match[1] + new[match[2]], body)

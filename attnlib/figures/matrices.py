@@ -51,7 +51,8 @@ def _cells(
                 width=CELL,
                 height=height,
                 fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
-                fill_opacity=f"{STRONGEST * share if finite else 0.8:.3f}",
+                # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
+                fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
                 stroke=colour("grid"),
             )
         )

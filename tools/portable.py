@@ -1,0 +1,235 @@
+"""Run what has a stored result at each level of instructions that this CPU has: `make portable`.
+
+    python -m tools.portable [PYTEST ARGUMENT …]
+
+NumPy, torch and their libraries hold several versions of a function and choose by what the CPU
+can do. The last bits of a result hang on that choice, and on how many threads share a sum; a
+stored output must not. So the notebooks, the figures, the experiments and the examples run again
+with these choices taken away one after the other, from what the CPU does by itself down to the
+baseline: each level with one thread and with three. A run takes about a minute on two cores.
+
+The names of NumPy's levels come from NumPy. A level is left out where it changes nothing, because
+no function has a version of its own for it. A level that does not take effect is an error; NumPy,
+torch and OpenBLAS are asked. MKL, oneDNN and the C library (glibc) are told, but they do not say
+what they use. Where there are no lower levels, the CPU's own is run, and the tool says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+from tools.set_repository import ROOT
+
+RUN = {
+    "notebooks": "chapters",
+    "figures": "tests/test_figures.py",
+    "experiments": "tests/test_experiments.py",
+    "examples": "tests/test_examples.py",
+}
+PYTEST = ["pytest", "--nbval", "--nbval-current-env", "-m", "not slow", "-q", "--color=no"]
+
+# What the other libraries are told, by the first pattern that one of NumPy's names matches. MKL
+# hears MKL_ENABLE_INSTRUCTIONS on Intel's CPUs alone, and MKL_CBWR everywhere.
+X86: dict[str, dict[str, str]] = {
+    "AVX512|X86_V4": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "OPENBLAS_CORETYPE": "SkylakeX",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+    },
+    "AVX2|X86_V3": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "MKL_CBWR": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F",
+    },
+    "": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "MKL_CBWR": "COMPATIBLE",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA",
+    },
+}
+SWITCHES = {"NPY_DISABLE_CPU_FEATURES", *(name for names in X86.values() for name in names)}
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+# What a process finds: asked in one of its own, for the choice is made when NumPy is imported.
+PROBE = """
+import json, numpy, torch
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+from numpy.lib.introspect import opt_func_info
+chosen = {f: {t: v["current"] for t, v in kinds.items()} for f, kinds in opt_func_info().items()}
+print()
+print(json.dumps({
+    "on": [name for name in __cpu_dispatch__ if __cpu_features__[name]],
+    "chosen": json.dumps(chosen, sort_keys=True),
+    "torch": torch.backends.cpu.get_cpu_capability(),
+    "versions": f"NumPy {numpy.__version__}, torch {torch.__version__}",
+}))
+"""
+
+
+class Level(NamedTuple):
+    """Some of the CPU's instructions: the name of the highest, and what switches the rest off."""
+
+    name: str
+    variables: dict[str, str]
+
+
+class Seen(NamedTuple):
+    """What NumPy, torch and OpenBLAS say that they use."""
+
+    on: list[str]
+    chosen: str
+    torch: str
+    versions: str
+    blas: str = ""
+
+
+class Outcome(NamedTuple):
+    """What pytest said at its end: its counts, and the names of the tests that failed."""
+
+    counts: str
+    failed: list[str]
+
+
+def levels(found: list[str], machine: str) -> list[Level]:
+    """Return the levels, the highest first, from NumPy's names in ascending order.
+
+    The highest is the CPU as it is, with nothing switched off or chosen for it.
+
+    Example:
+        >>> [level.name for level in levels(["X86_V3", "X86_V4"], "x86_64")]
+        ['X86_V4', 'X86_V3', 'baseline']
+    """
+    steps: list[Level] = []
+    for kept in range(len(found), -1, -1):
+        on, off = found[:kept], found[kept:]
+        variables: dict[str, str] = {}
+        if off:
+            variables = {"NPY_DISABLE_CPU_FEATURES": " ".join(off)}
+            if machine.lower() in ("x86_64", "amd64"):
+                variables |= next(v for step, v in X86.items() if re.search(step, " ".join(on)))
+        steps.append(Level(on[-1] if on else "baseline", variables))
+    return steps
+
+
+def environment(level: Level, threads: int) -> dict[str, str]:
+    """Return this process's environment with the level and the threads in place of its own."""
+    kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
+    return kept | level.variables | dict.fromkeys(THREADS, str(threads))
+
+
+def seen(level: Level) -> Seen:
+    """Return what a new process finds at this level."""
+    verbose = environment(level, 1) | {"OPENBLAS_VERBOSE": "2"}  # it then names its kernels
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=verbose, capture_output=True, text=True, check=True
+    )
+    core = re.search(r"(?m)^Core: (\w+)", done.stdout + done.stderr)
+    said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return Seen(**said, blas=core[1] if core else "")
+
+
+def problem(level: Level, found: Seen) -> str | None:
+    """Return why the level did not take effect, or None where it did."""
+    off = level.variables.get("NPY_DISABLE_CPU_FEATURES", "").split()
+    if still := [name for name in off if name in found.on]:
+        return f"NumPy still uses {' '.join(still)}"
+    for variable, came in (("ATEN_CPU_CAPABILITY", found.torch), ("OPENBLAS_CORETYPE", found.blas)):
+        asked = level.variables.get(variable)
+        if asked and came and asked.lower() != came.lower():
+            return f"{variable}={asked} was asked for, {came} is used"
+    return None
+
+
+def plan(steps: list[Level]) -> list[tuple[Level, int]]:
+    """Return what is run: each level with one thread and with three."""
+    return [(step, n) for step in steps for n in (1, 3)]
+
+
+def outcome(said: str) -> Outcome:
+    """Return the counts of pytest's closing line, and the tests that it lists as not passed.
+
+    Example:
+        >>> outcome("FAILED a.ipynb::Cell 2 - differs\\n1 failed, 3 passed in 2.10s\\n")
+        Outcome(counts='1 failed, 3 passed', failed=['a.ipynb::Cell 2'])
+    """
+    closing = re.findall(r"(?m)^=* ?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", said)
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said)
+    return Outcome(closing[-1] if closing else "pytest did not finish", failed)
+
+
+def cpu() -> str:
+    """Return the CPU's name, family and model, and those of its flags that matter here."""
+    if shutil.which("lscpu") is None:
+        return platform.processor() or platform.machine()
+    spoken = {**os.environ, "LC_ALL": "C"}
+    said = subprocess.run(["lscpu"], env=spoken, capture_output=True, text=True, check=True).stdout
+    facts = dict(re.findall(r"(?m)^([^:\n]+):[ \t]*(.*)$", said))
+    flags = [flag for flag in facts.get("Flags", "").split() if re.match("avx|amx|fma|sse4", flag)]
+    name = facts.get("Model name", platform.machine())
+    return (
+        f"{name}, family {facts.get('CPU family', '?')}, model {facts.get('Model', '?')}"
+        f" ({' '.join(sorted(flags)) or 'no flags of x86'})"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the levels, print a line for each, and return 1 if any is red."""
+    given = sys.argv[1:] if arguments is None else arguments
+    native = seen(Level("native", {}))
+    print(f"{cpu()}; {native.versions}", flush=True)
+    steps: list[Level] = []
+    before = None
+    for level in levels(native.on, platform.machine()):
+        found = seen(level)
+        if why := problem(level, found):
+            print(f"{level.name} did not take effect: {why}", file=sys.stderr)
+            return 1
+        if before is not None and found._replace(on=[]) == before._replace(on=[]):
+            print(
+                f"{level.name}: all functions are those of {steps[-1].name}, left out", flush=True
+            )
+            continue
+        print(f"{level.name}: torch {found.torch}, OpenBLAS {found.blas or 'not seen'}", flush=True)
+        steps.append(level)
+        before = found
+    if len(steps) == 1:
+        print("NumPy found no instructions to switch off here: one level, that of the CPU.")
+    red = False
+    for level, threads in plan(steps):
+        start = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", *PYTEST, *given, *RUN.values()],
+            cwd=ROOT,
+            env=environment(level, threads),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        result = outcome(done.stdout)
+        count = f"{threads} thread{'s' if threads > 1 else ''}"
+        seconds = f"{time.monotonic() - start:.0f} s"
+        print(f"{level.name}, {count}: {', '.join(RUN)}: {result.counts}, {seconds}", flush=True)
+        if done.returncode:
+            red = True
+            said = [f"    {name}" for name in result.failed]
+            print("\n".join(said or [(done.stdout + done.stderr)[-2000:]]), flush=True)
+    return 1 if red else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
