@@ -41,29 +41,30 @@ from attnlib.torch_dense import HALF
 
 
 def _attend(
-    tiles: Tiles, headroom: float | Tensor, query: Tensor, key: Tensor, value: Tensor,
-    output: Tensor, shift: Tensor, row_sum: Tensor, block_q: int, block_k: int,
+    tiles: Tiles, headroom: Operand, query: Tensor, key: Tensor, value: Tensor, output: Tensor,
+    shift: Tensor, row_sum: Tensor, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
-    """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads.
-
-    All weights are smaller by one factor where `headroom` is not 0. It cancels in o / ℓ.
-    """
+    """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads."""
+    lowest = torch.finfo(output.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
     for rows in _blocks(query.shape[1], block_q):
         q = tiles.queries(query[:, rows])
-        m, ell, o = shift[:, rows].fill_(-math.inf), row_sum[:, rows].zero_(), output[:, rows]
-        o.zero_()
+        m, ell, o = shift[:, rows].fill_(lowest), row_sum[:, rows].zero_(), output[:, rows]
         for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
             k, v = tiles.seen(key, value, rows, columns)
             scores = tiles.scores(q, k, rows, columns)
             m_new = torch.maximum(m, scores.amax(-1, keepdim=True))
-            finite = m_new.masked_fill(m_new == -math.inf, 0)  # -∞ - (-∞) would be NaN
-            weights = tiles.power(scores.sub_(finite + headroom), out=scores)
-            shrink = tiles.power(m - finite)
-            ell.mul_(shrink).add_(weights.sum(-1, keepdim=True))
-            o.mul_(shrink).baddbmm_(weights, v)
+            weights = scores.sub_(m_new if headroom is None else m_new + headroom)
+            tiles.power(weights, out=weights)
+            if columns.start:  # the first block finds nothing to rescale
+                shrink = tiles.power(m - m_new)
+                ell.mul_(shrink)
+                o.mul_(shrink)
+            ell.add_(weights.sum(-1, keepdim=True))
+            o.baddbmm_(weights, v, beta=min(columns.start, 1))
             m.copy_(m_new)
         o.div_(ell)
-        m.add_(headroom)
+        if headroom is not None:
+            m.add_(headroom)
 
 
 def _differentiate(
@@ -101,17 +102,18 @@ def _computing(dtype: torch.dtype, scale: float | None) -> torch.dtype:
     return torch.float64 if scale and beyond(scale, torch.finfo(wide)) else wide
 
 
-def _headroom(value: Tensor, dtype: torch.dtype, unit: float) -> float | Tensor:
+def _headroom(value: Tensor, dtype: torch.dtype, unit: float) -> Operand:
     """Return what to subtract from all exponents, so that S values can be added up in this dtype.
 
-    It is 0, unless values lie within a factor 2 S of the largest number. On a GPU it is a tensor,
-    because a number would have to wait for the GPU.
+    All weights are then smaller by one factor, which cancels in o / ℓ. None stands for 0, which
+    it is unless values lie within a factor 2 S of the largest number. On a GPU it is always a
+    tensor, because to decide would be to wait for the GPU.
     """
     n_keys = value.shape[-2]
     limit = torch.finfo(dtype).max / (2 * n_keys)
     room = math.ceil(math.log(2 * n_keys) / unit)
-    if value.device.type == "cpu":
-        return room if largest(value) > limit else 0.0
+    if value.device.type == "cpu" and not largest(value) > limit:
+        return None
     return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
@@ -179,7 +181,6 @@ def _forward(
     empty = row_sum == 0
     if query.is_cuda or bool(empty.any()):
         output.masked_fill_(empty[..., None], 0)
-        shift.masked_fill_(empty, 0)
     torch.add(row_sum.log(), shift, alpha=tiles.unit, out=lse)
     return results
 
@@ -259,9 +260,10 @@ def scaled_dot_product_attention(
     of the tile see, the others of the tile see a NaN value as well, as in torch (0 · NaN), but
     not a NaN key; gradients mix the rows and are NaN in both cases.
 
-    The same call gives the same bits. There are first derivatives alone: `torch_dense` has more.
-    The sizes of the blocks are chosen from the shapes where they are None. They change the result
-    by rounding only.
+    The same call gives the same bits. The last bits of a row may depend on what is computed beside
+    it, because torch chooses its products by the whole shape. There are first derivatives alone:
+    `torch_dense` has more. The sizes of the blocks are chosen from the shapes where they are None.
+    They change the result by rounding only.
 
     Shapes: query (…, H, L, E), key (…, H, S, E), value (…, H, S, E_v) → (…, H, L, E_v). The
         leading dimensions broadcast, and there may be none. attn_mask broadcasts to (…, H, L, S).

@@ -100,6 +100,14 @@ class Rung:
         return self.name == "triton_fused" and self.device == "cpu"
 
     @property
+    def rows_do_not_depend_on_the_batch(self) -> bool:
+        """Whether a row has the same bits alone and in a batch.
+
+        torch chooses a matrix product, and how its powers are computed, by the whole shape.
+        """
+        return self.name.startswith("numpy_") or self.name == "triton_fused"
+
+    @property
     def has_mask_gradients(self) -> bool:
         """Whether a floating mask gets a gradient; asked for one, the others name a rung."""
         return self.name != "triton_fused"

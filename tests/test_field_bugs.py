@@ -1,0 +1,364 @@
+"""Faults that attention code in the field has had, each with the report that described it.
+
+Every test runs over each rung in which the fault could be. What a rung does not promise (the same
+bits for one row alone and in a batch, where a library's matrix product decides) is held by a
+bound instead, and the property of the rung says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plain_torch
+import pytest
+import torch
+from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients, tensor
+from tolerance import HALF, assert_close, forward_size, gradient_sizes
+from torch import Tensor
+
+from attnlib import masks
+from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention
+
+Array = Any
+TRANSFORMED = [rung for rung in RUNGS if rung.on_tensors]
+every_rung_on_tensors = pytest.mark.parametrize("rung", TRANSFORMED, ids=str)
+
+
+def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+# -- 1. A batch that a grid with 16 bits cannot number (pytorch#142228)
+
+
+@pytest.mark.parametrize("rung", [r for r in RUNGS if not r.is_interpreted], ids=str)
+def test_a_batch_of_more_than_65536(rung: Rung) -> None:
+    query, value = normal(70_000, 1, 1, 8), normal(70_000, 1, 1, 4, seed=2)
+    np.testing.assert_array_equal(rung(query, query, value), value)  # one key has the weight 1
+
+
+def test_the_kernels_grid_has_one_dimension() -> None:
+    """The first dimension of a GPU's grid counts to 2³¹, the others to 65,535."""
+    launch = pytest.importorskip("attnlib._triton_launch", reason="triton is for Linux")
+    grids: list[tuple[int, ...]] = []
+
+    class Caught:
+        def __getitem__(self, grid: Any) -> Callable[..., None]:
+            return lambda **given: grids.append(grid(given))
+
+    kernel = launch.Kernel.__new__(launch.Kernel)
+    kernel.function, kernel.by_keys, kernel.blocks = Caught(), False, launch.QUERY_BLOCKS
+    kernel.chosen = lambda _: launch.Blocks(64, 64, 4, 1)
+    kernel(70_000, n_queries=65, n_keys=1)
+    assert grids == [(140_000,)]
+
+
+# -- 2. Errors that depend on the values (TransformerEngine#3216, pytorch#191937)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("width", [64, 256])
+@pytest.mark.parametrize(
+    "rung", [r for r in RUNGS if r.name != "numpy_tokenwise" and not r.blocks], ids=str
+)
+def test_channels_and_tokens_that_stand_out(rung: Rung, width: int, dtype: str) -> None:
+    """Two channels with a mean, and a first token of three times the size, as in real models.
+
+    The definition itself is left out: its loops would take a minute.
+    """
+    import ml_dtypes
+
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    shapes = (2, 4, 192, width), (2, 2, 192, width), (2, 2, 192, width)
+    arrays = [normal(*shape, seed=i, dtype="float64") for i, shape in enumerate(shapes)]
+    for array in arrays:
+        array[..., 3] += 4
+        array[..., width // 2] -= 3
+        array[..., 0, :] *= 3
+    arrays = [array.astype(kind) for array in arrays]
+    options: dict[str, Any] = {"is_causal": True, "enable_gqa": True}
+    truth = plain_torch.plain(*(array.astype(np.float64) for array in arrays), **options)
+    peer = plain_torch.plain(*arrays, **options) if dtype in HALF else None
+    size = forward_size(*arrays)
+    assert_close(rung(*arrays, **options), truth, dtype=dtype, size=size, peer=peer)
+
+
+# -- 3. Compiled again for a second length (pytorch#148545, pytorch#186775)
+
+
+@every_rung_on_tensors
+def test_compiled_for_one_length_and_then_for_others(rung: Rung) -> None:
+    attention = rung.function()
+    torch.compiler.reset()
+    compiled: Any = torch.compile(attention, fullgraph=True, backend="aot_eager", dynamic=True)
+    for n_tokens in (5, 7, 11, 70):
+        leaves = [
+            tensor(normal(2, n_tokens, 3, seed=i), rung.device).requires_grad_() for i in range(3)
+        ]
+        found = [f(*leaves) for f in (compiled, attention)]
+        torch.testing.assert_close(*found)
+        gradients = [torch.autograd.grad(output.sin().sum(), leaves) for output in found]
+        torch.testing.assert_close(*gradients)
+
+
+# -- 4. An empty row that spoils the parameters of a layer (pytorch#41508)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_empty_row_leaves_the_gradients_of_a_layer_finite(several: bool) -> None:
+    layer: torch.nn.Module = MultiHeadSelfAttention(6, 2) if several else SelfAttention(6, 3)
+    X = torch.from_numpy(normal(2, 5, 6))
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    mask[2] = False
+    output = layer(X, attn_mask=mask)
+    output[:, [0, 1, 3, 4]].sum().backward()
+    gradients = [p.grad for p in layer.parameters() if p.grad is not None]
+    assert gradients and all(bool(gradient.isfinite().all()) for gradient in gradients)
+    assert any(bool(gradient.any()) for gradient in gradients)
+
+
+# -- 5. A window over the whole past is the causal mask (flash-attention#1133)
+
+
+@every_rung
+def test_a_window_of_the_whole_past_is_causal(rung: Rung) -> None:
+    n_tokens = 37
+    query, key, value = (normal(2, n_tokens, 5, seed=i) for i in range(3))
+    whole, causal = masks.window(n_tokens, n_tokens, n_tokens - 1, 0), masks.causal(n_tokens)
+    np.testing.assert_array_equal(whole, causal)
+    windowed = rung(query, key, value, whole)
+    np.testing.assert_array_equal(windowed, rung(query, key, value, causal))
+    size = 2 * forward_size(query, key, value)
+    truth = rung(query, key, value, is_causal=True).astype(np.float64)
+    assert_close(windowed, truth, dtype="float32", size=size)
+
+
+# -- 6. A window in decoding belongs to the last key (nanochat#452, transformers#37574)
+
+
+@every_rung
+def test_a_window_in_decoding_ends_at_the_last_key(rung: Rung) -> None:
+    mask = masks.window(1, 8, 2, 0, align="bottom-right")
+    assert np.flatnonzero(mask).tolist() == [5, 6, 7]
+    assert np.flatnonzero(masks.window(1, 8, 2, 0)).tolist() == [0]
+    query, key, value = np.zeros((1, 3)), np.ones((8, 3)), np.arange(8.0)[:, None]
+    np.testing.assert_allclose(rung(query, key, value, mask), [[6.0]], rtol=1e-15)
+
+
+# -- 7. Large equal scores: what a value gets back adds up to the number of queries
+
+
+@every_rung_with_gradients
+@pytest.mark.parametrize("c", [10.0, 100.0, 1000.0])
+def test_the_gradients_of_values_add_up_under_large_scores(rung: Rung, c: float) -> None:
+    """Each query deals out 1. Scores of 8e6 must not change that: torch's CPU kernel loses 8 %.
+
+    Which value gets how much of it may change: at 8e6 a score is rounded to half a unit.
+    """
+    n_tokens = 50
+    alike = np.full((n_tokens, 64), c, dtype=np.float32)
+    ones = np.ones((n_tokens, 1), dtype=np.float32)
+    found = rung.gradients(alike, alike, ones, ones, by=("value",))["value"]
+    # 50 weights of 1/50, each rounded, added up over 50 queries.
+    np.testing.assert_allclose(found.sum(dtype=np.float64), n_tokens, rtol=n_tokens * 2.0**-23)
+
+
+# -- 8. A row alone and in a batch (pytorch#34060, transformers#10766)
+
+
+@every_rung
+@pytest.mark.parametrize("n_queries", [1, 7])
+def test_a_row_alone_and_in_a_batch(rung: Rung, n_queries: int) -> None:
+    n_keys = 300 if rung.name == "numpy_tokenwise" else 2048
+    shapes = (n_queries, 16), (n_keys, 16), (n_keys, 16)
+    arrays = [normal(8, 2, *shape, seed=i) for i, shape in enumerate(shapes)]
+    together, alone = rung(*arrays)[3:4], rung(*(array[3:4] for array in arrays))
+    if rung.rows_do_not_depend_on_the_batch:
+        np.testing.assert_array_equal(together, alone)
+    else:
+        truth, size = alone.astype(np.float64), 2 * forward_size(*arrays)
+        assert_close(together, truth, dtype="float32", size=size)
+
+
+# -- 9. Threads, and the transforms of torch.func
+
+
+@every_rung_on_tensors
+def test_the_number_of_threads_changes_rounding_at_most(rung: Rung) -> None:
+    shapes = (70, 5), (300, 5), (300, 3), (70, 3)
+    arrays = [normal(4, *shape, seed=i) for i, shape in enumerate(shapes)]
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append({"output": rung(*arrays[:3]), **rung.gradients(*arrays)})
+    finally:
+        torch.set_num_threads(before)
+    sizes = {"output": forward_size(*arrays[:3]), **gradient_sizes(*arrays)}
+    for name, one in found[0].items():
+        size = 2 * sizes[name]
+        assert_close(found[1][name], one.astype(np.float64), dtype="float32", size=size)
+
+
+def three(seed: int, device: str) -> list[Tensor]:
+    shapes = (4, 2, 5, 3), (4, 2, 7, 3), (4, 2, 7, 2)
+    return [
+        tensor(normal(*shape, seed=seed + i, dtype="float64"), device)
+        for i, shape in enumerate(shapes)
+    ]
+
+
+MASK = torch.from_numpy(normal(4, 2, 5, 7, seed=9, dtype="float64") > -0.5)
+TRANSFORMS: dict[str, Callable[[Any, list[Tensor]], Any]] = {
+    "grad": lambda f, qkv: torch.func.grad(lambda *x: f(*x).sin().sum(), (0, 1, 2))(*qkv),
+    "vjp": lambda f, qkv: torch.func.vjp(f, *qkv)[1](f(*qkv).sin()),
+    "jacrev by query": lambda f, qkv: torch.func.jacrev(f)(*(x[0, 0] for x in qkv)),
+    "jacrev by key": lambda f, qkv: torch.func.jacrev(f, 1)(*(x[0, 0] for x in qkv)),
+    "jacrev by value": lambda f, qkv: torch.func.jacrev(f, 2)(*(x[0, 0] for x in qkv)),
+    "vmap": lambda f, qkv: torch.vmap(f)(*qkv),
+    "vmap along the last head": lambda f, qkv: torch.vmap(f, 1, 1)(*qkv),
+    "vmap of vmap": lambda f, qkv: torch.vmap(torch.vmap(f))(*qkv),
+    "vmap of queries": lambda f, qkv: torch.vmap(f, (0, None, None))(
+        qkv[0], *(x[0] for x in qkv[1:])
+    ),
+    "vmap of keys": lambda f, qkv: torch.vmap(f, (None, 0, None))(qkv[0][0], qkv[1], qkv[2][0]),
+    "vmap of values": lambda f, qkv: torch.vmap(f, (None, None, 0))(
+        *(x[0] for x in qkv[:2]), qkv[2]
+    ),
+    "vmap of masks": lambda f, qkv: torch.vmap(f, (None, None, None, 0))(
+        *(x[0] for x in qkv), MASK.to(qkv[0].device)
+    ),
+    "gradients of each sample": lambda f, qkv: torch.vmap(
+        torch.func.grad(lambda *x: f(*x).sin().sum(), (0, 1, 2)), (0, None, None)
+    )(qkv[0], *(x[0] for x in qkv[1:])),
+    "gradients of each masked sample": lambda f, qkv: torch.vmap(
+        torch.func.grad(lambda *x: f(*x).sin().sum(), (0, 1, 2))
+    )(*qkv, MASK.to(qkv[0].device)),
+    "gradient of vmap": lambda f, qkv: torch.func.grad(
+        lambda *x: torch.vmap(f)(*x).sin().sum(), (0, 1, 2)
+    )(*qkv),
+    "vmap of a compiled program": lambda f, qkv: torch.compile(
+        torch.vmap(f), backend="aot_eager", fullgraph=True
+    )(*qkv),
+}  # fmt: skip
+
+
+@every_rung_on_tensors
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_torch_func(rung: Rung, name: str) -> None:
+    torch.compiler.reset()
+    qkv = three(3, rung.device)
+    found = TRANSFORMS[name](rung.function(), qkv)
+    truth = TRANSFORMS[name](lambda *x: plain_torch.attention(*x)[0], qkv)
+    torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
+
+
+@every_rung_on_tensors
+def test_groups_half_precision_and_the_log_sum_exp_under_transforms(rung: Rung) -> None:
+    query, key, value = (x.to(torch.bfloat16) for x in three(5, rung.device))
+    key, value = key[:, :1], value[:, :1]
+    with_lse = rung.function("scaled_dot_product_attention_with_lse")
+
+    def total(*qkv: Tensor) -> Tensor:
+        output, lse = with_lse(*qkv, enable_gqa=True)
+        return output.float().sum() + lse.sin().sum()
+
+    found = torch.vmap(torch.func.grad(total, (0, 1, 2)))(query, key, value)
+    leaves = [x.clone().requires_grad_() for x in (query, key, value)]
+    truth = torch.autograd.grad(total(*leaves), leaves)
+    for ours, theirs in zip(found, truth, strict=True):
+        assert ours.dtype == torch.bfloat16
+        torch.testing.assert_close(ours, theirs)
+
+
+# torch itself calls what it has deprecated, when forward mode is first used.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("rung", [r for r in TRANSFORMED if not r.has_second_derivatives], ids=str)
+def test_transforms_that_need_more_than_a_first_derivative_name_the_form(rung: Rung) -> None:
+    query, key, value = (x[0, 0] for x in three(3, rung.device))
+
+    def total(x: Tensor) -> Tensor:
+        return rung.function()(x, key, value).sin().sum()
+
+    twice = torch.func.grad(lambda x: torch.func.grad(total)(x).sum())
+    for wanted in (twice, torch.func.jacfwd(total), torch.func.hessian(total)):
+        with pytest.raises(RuntimeError, match=rf"{rung.name} has no .*; torch_dense has them"):
+            wanted(query)
+
+
+# -- 10. Numbers at the edge of the dtype
+
+
+@every_rung
+@pytest.mark.parametrize("score", [-3e38, -2.5e38, 2.5e38, 3e38])
+def test_one_key_has_the_weight_1_whatever_its_score(rung: Rung, score: float) -> None:
+    query, key = np.array([[score]], dtype=np.float32), np.ones((1, 1), dtype=np.float32)
+    value = np.array([[5.0]], dtype=np.float32)
+    output, lse = rung.with_lse(query, key, value, scale=1.0)
+    assert output.item() == 5.0
+    assert lse.item() == query.item()
+
+
+@every_rung
+def test_scores_near_the_smallest_number_are_ordered(rung: Rung) -> None:
+    query, key = np.array([[-1.0]], dtype=np.float32), np.array([[3.2e38], [3e38], [3.1e38]])
+    value = np.array([[1.0], [2.0], [3.0]], dtype=np.float32)
+    assert rung(query, key.astype(np.float32), value, scale=1.0).item() == 2.0
+
+
+@every_rung_with_gradients
+def test_the_gradient_of_a_key_with_such_a_score(rung: Rung) -> None:
+    query, one = np.array([[-3e38]], dtype=np.float32), np.ones((1, 1), dtype=np.float32)
+    found = rung.gradients(query, one, 5 * one, 7 * one, by=("query", "key", "value"), scale=1.0)
+    assert {name: g.item() for name, g in found.items()} == {"query": 0, "key": 0, "value": 7}
+
+
+@every_rung
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_the_mean_of_finite_values_is_finite(rung: Rung, dtype: str) -> None:
+    """Values may lie within a thousandth of the largest number, of either sign."""
+    import ml_dtypes
+
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    largest = 0.999 * float(ml_dtypes.finfo(kind).max)
+    signs = np.sign(normal(19, 2, seed=3, dtype="float64"))
+    signs[:, 0] = 1
+    query, key = normal(5, 3).astype(kind), normal(19, 3, seed=2).astype(kind)
+    value = (largest * signs).astype(kind)
+    for options in ({}, {"is_causal": True}, {"scale": 40.0}):
+        output, lse = rung.with_lse(query, key, value, **options)
+        mean, same = rung.with_lse(query, key, signs.astype(kind), **options)
+        assert np.isfinite(output.astype(np.float64)).all()
+        factor = largest if dtype != "bfloat16" else float(kind.type(largest))
+        expected = mean.astype(np.float64) * factor
+        bound = 8e-3 if dtype == "bfloat16" else 1e-5
+        np.testing.assert_allclose(
+            output.astype(np.float64), expected, rtol=0, atol=bound * largest
+        )
+        np.testing.assert_allclose(lse, same, rtol=1e-5)
+
+
+@every_rung
+def test_room_for_large_values_does_not_hide_an_infinite_one(rung: Rung) -> None:
+    query, key = np.zeros((2, 1), dtype=np.float32), np.zeros((3, 1), dtype=np.float32)
+    value = np.array([[3e38, 1.0], [math.inf, 3e38], [3e38, 3e38]], dtype=np.float32)
+    output = rung(query, key, value)
+    assert np.isposinf(output[:, 0]).all()
+    np.testing.assert_allclose(output[:, 1], 2e38, rtol=1e-5)
+
+
+@every_rung_with_gradients
+def test_gradients_beside_values_near_the_largest_number(rung: Rung) -> None:
+    """A gradient of the output that is small enough: everything that follows is finite."""
+    arrays = [normal(5, 3), normal(7, 3, seed=2), normal(7, 2, seed=3), normal(5, 2, seed=4)]
+    large, small = np.float32(2.0**126), np.float32(2.0**-126)
+    value, upstream = arrays[2] / 4, arrays[3]
+    found = rung.gradients(*arrays[:2], value * large, upstream * small)
+    truth = rung.gradients(*arrays[:2], value, upstream)
+    for name, gradient in truth.items():
+        scaled = gradient * small if name == "value" else gradient
+        np.testing.assert_allclose(found[name], scaled, rtol=1e-4, atol=1e-5 * np.abs(scaled).max())
