@@ -939,13 +939,19 @@ PLACES = [
 ]  # fmt: skip
 
 
-@given(data=st.data(), base=BASES, on_tensors=st.booleans())
+@given(
+    data=st.data(), base=BASES, on_tensors=st.booleans(),
+    interleaved=st.sampled_from([*[True, False] * 6, *FLAGS]),
+)  # fmt: skip
 @examples(5)
-def test_every_turn_is_right_or_refused(data: st.DataObject, base: Any, on_tensors: bool) -> None:
+def test_every_turn_is_right_or_refused(
+    data: st.DataObject, base: Any, on_tensors: bool, interleaved: Any
+) -> None:
     batch = tuple(data.draw(st.lists(st.integers(0, 3), max_size=2)))
     n, d = data.draw(SIZES), 2 * data.draw(st.integers(0, 3))
     (x,) = data.draw(some_arrays((*batch, n, d)))
     expected = base_refusals(base) | refusals_of(x)
+    expected |= set() if is_flag(interleaved) else {TypeError}
     kind = data.draw(st.sampled_from(PLACES))
     shape = data.draw(bent((n,))) if data.draw(st.integers(0, 5)) == 0 else (n,)
     places: Any = np.abs(numbers(shape, "float64", 5)) * 3
@@ -970,15 +976,22 @@ def test_every_turn_is_right_or_refused(data: st.DataObject, base: Any, on_tenso
         expected |= set() if good else {ValueError}
         turned_by = np.arange(x.shape[-2]) if kind == "none" and x.ndim > 1 else turned_by
     given_x = tensor(x) if on_tensors and isinstance(x, np.ndarray) else x
-    result = attempt(positions.rotary, given_x, places, base=base)
+    result = attempt(positions.rotary, given_x, places, base=base, interleaved=interleaved)
     if refused(result, expected):
         return
     got = array(result) if on_tensors else result
     assert got.dtype == x.dtype
     turns = angles(np.asarray(turned_by), x.shape[-1], base)
     wide = x.astype(np.complex128 if not x.size else np.float64)
-    pairs = (wide[..., 0::2] + 1j * wide[..., 1::2]) * np.exp(1j * turns)
-    truth = np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+    d = x.shape[-1]
+    first, second = (
+        (slice(0, d, 2), slice(1, d, 2))
+        if is_true(interleaved)
+        else (slice(d // 2), slice(d // 2, d))
+    )
+    pairs = (wide[..., first] + 1j * wide[..., second]) * np.exp(1j * turns)
+    truth = np.zeros(x.shape)
+    truth[..., first], truth[..., second] = pairs.real, pairs.imag
     size = 20 * (1 + np.abs(wide).max(initial=0))
     floor = epsilon("float32") * size
     assert_close(got, truth, dtype=x.dtype.name, size=size, peer=truth, floor=floor)

@@ -131,6 +131,22 @@ def test_rotary_positions(kind: Any) -> None:
     hold("rotary", rotary(kind(x)), turned(x, phi), wrong)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_half_split_rotary_positions(kind: Any) -> None:
+    (x,) = drawn((5, 6))
+    phi, order = angles(5, 6), [0, 2, 4, 1, 3, 5]
+    right = turned(x, phi, "halves")
+    wrong = [
+        ("pairs are always neighbours", turned(x, phi)),
+        ("halves pair neighbours", turned(x, phi)[:, order]),
+        ("neighbours are put where halves belong", in_turn(right[:, :3], right[:, 3:])),
+        ("halves are turned backwards", turned(x, -phi, "halves")),
+        ("all pairs turn at one speed", turned(x, np.repeat(phi[:, :1], 3, 1), "halves")),
+        ("nothing is turned", x),
+    ]
+    hold("rotary", rotary(kind(x), interleaved=False), right, wrong)
+
+
 # -- steps of the matrix form, and the state of the online softmax ---------------------------------
 
 
