@@ -152,10 +152,11 @@ def padding(lengths: Any, n_keys: int, *, side: Side = "right") -> Any:
         side: the side of the padding, "right" or "left".
 
     Returns:
-        The boolean mask: an array, or a tensor where `lengths` is one.
+        The boolean mask, an array or, where `lengths` is one, a tensor.
 
     Shapes:
-        lengths (B,) → (B, 1, 1, S), for scores (B, H, L, S). Without heads take `[:, 0]`.
+        lengths (B,) → (B, 1, 1, S), for scores (B, H, L, S). Where there are no heads, take entry
+        0 of the second axis.
 
     Raises:
         TypeError: for lengths that are no integers.
@@ -266,7 +267,7 @@ def document(ids: Any, key_ids: Any = None) -> Any:
         key_ids: the same for each key; those of the queries where None.
 
     Returns:
-        The boolean mask: an array, or a tensor where `ids` is one.
+        The boolean mask, an array or, where `ids` is one, a tensor.
 
     Shapes:
         ids (L,), key_ids (S,) → (L, S);
@@ -339,7 +340,7 @@ def prefix(
         align: which query stands at which key, as in `causal`.
 
     Returns:
-        The boolean mask: an array, or a tensor where `lengths` is one.
+        The boolean mask, an array or, where `lengths` is one, a tensor.
 
     Shapes:
         lengths one integer → (L, S);
@@ -411,8 +412,8 @@ def alibi(
         like: a tensor, for a mask on its device; an array or None, for an array.
 
     Returns:
-        The mask in float32, whatever the dtype of `like`: every form of attention takes a float32
-        mask beside inputs of any dtype.
+        The mask in float32, whatever the dtype of `like`, because every form of attention takes a
+        float32 mask beside inputs of any dtype.
 
     Shapes:
         (H, L, S), for scores (B, H, L, S).
