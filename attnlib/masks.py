@@ -448,7 +448,7 @@ def alibi(
         return np.array(slopes, np.float32)[:, None, None] * nearness.astype(np.float32)
     torch = sys.modules["torch"]
     per_head = torch.tensor(slopes, dtype=torch.float32, device=nearness.device)
-    return per_head[:, None, None] * nearness.to(torch.float32)
+    return per_head[:, None, None] * nearness
 
 
 def _slopes(n_heads: int) -> list[float]:
