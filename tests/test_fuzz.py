@@ -813,17 +813,120 @@ def length_refusals(lengths: Any, n_keys: int) -> Refusals:
     return set() if good else {*REFUSED}
 
 
-@given(lengths=st.sampled_from(LENGTHS), n_keys=COUNTS)
+SIDES = st.sampled_from(["right", "left", "right", "left", "front", None, 1, ["left"], np.ones(2)])
+ALIGNS = st.sampled_from(["top-left", "bottom-right", "top-left", "bottom-right", "top", None, 0])
+
+
+@given(lengths=st.sampled_from(LENGTHS), n_keys=COUNTS, side=SIDES)
 @examples(5)
-def test_every_padding_is_right_or_refused(lengths: Any, n_keys: Any) -> None:
+def test_every_padding_is_right_or_refused(lengths: Any, n_keys: Any, side: Any) -> None:
     expected = count_refusals(n_keys)
     expected |= set() if expected else length_refusals(lengths, n_keys)
-    result = attempt(masks.padding, lengths, n_keys)
+    expected |= set() if isinstance(side, str) and side in ("right", "left") else {ValueError}
+    result = attempt(masks.padding, lengths, n_keys, side=side)
     if refused(result, expected):
         return
-    truth = [[[[j < n for j in range(n_keys)]]] for n in map(int, lengths)]
+    places = range(int(n_keys)) if side == "right" else range(int(n_keys))[::-1]
+    truth = [[[[j < n for j in places]]] for n in map(int, lengths)]
     assert result.tolist() == truth
     assert tuple(result.shape) == (len(lengths), 1, 1, n_keys)
+
+
+def number_of(lengths: Any) -> int | None:
+    """Give the one length that this is, if it is one."""
+    if isinstance(lengths, (np.ndarray, torch.Tensor)):
+        if isinstance(lengths, np.ma.MaskedArray) or lengths.ndim:
+            return None
+        lengths = lengths.item()
+    return lengths if isinstance(lengths, int) and not is_flag(lengths) else None
+
+
+@given(lengths=st.sampled_from(LENGTHS), n_queries=COUNTS, n_keys=COUNTS, align=ALIGNS)
+@examples(5)
+def test_every_prefix_is_right_or_refused(
+    lengths: Any, n_queries: Any, n_keys: Any, align: Any
+) -> None:
+    n = n_queries if n_keys is None else n_keys
+    expected = count_refusals(n_queries, n)
+    one = number_of(lengths)
+    if not expected and one is None:
+        expected |= length_refusals(lengths, n)
+    elif not expected and not isinstance(lengths, torch.Tensor):
+        expected |= set() if 0 <= one <= n else {ValueError}
+    expected |= set() if align in ("top-left", "bottom-right") else {ValueError}
+    result = attempt(masks.prefix, lengths, n_queries, n_keys, align=align)
+    if refused(result, expected):
+        return
+    shift = int(n) - int(n_queries) if align == "bottom-right" else 0
+    numbers_of = [one] if one is not None else [int(length) for length in lengths]
+    truth = [
+        [[[j < length or j <= i + shift for j in range(n)] for i in range(n_queries)]]
+        for length in numbers_of
+    ]
+    assert isinstance(result, torch.Tensor) is isinstance(lengths, torch.Tensor)
+    assert result.tolist() == (truth if one is None else truth[0][0])
+    batch = () if one is not None else (len(lengths), 1)
+    assert tuple(result.shape) == (*batch, n_queries, n)
+
+
+@given(n_heads=COUNTS, n_queries=COUNTS, n_keys=COUNTS, align=ALIGNS, like=LIKES)
+@examples(5)
+def test_every_alibi_is_right_or_refused(
+    n_heads: Any, n_queries: Any, n_keys: Any, align: Any, like: Any
+) -> None:
+    n = n_queries if n_keys is None else n_keys
+    expected = count_refusals(n_heads, least=1) | count_refusals(n_queries, n)
+    expected |= like_refusals(like)
+    expected |= set() if align in ("top-left", "bottom-right") else {ValueError}
+    result = attempt(masks.alibi, n_heads, n_queries, n_keys, align=align, like=like)
+    if refused(result, expected):
+        return
+    slopes = {1: [8], 2: [4, 8], 3: [4, 8, 2], 4: [2, 4, 6, 8], 5: [2, 4, 6, 8, 1]}[int(n_heads)]
+    shift = int(n) - int(n_queries) if align == "bottom-right" else 0
+    truth = [
+        [[-(0.5**s) * abs(i + shift - j) for j in range(n)] for i in range(n_queries)]
+        for s in slopes
+    ]
+    assert isinstance(result, torch.Tensor) is isinstance(like, torch.Tensor)
+    assert result.tolist() == truth and tuple(result.shape) == (n_heads, n_queries, n)
+    assert str(result.dtype).endswith("float32")
+
+
+@given(data=st.data(), on_tensors=st.booleans())
+@examples(5)
+def test_every_document_mask_is_right_or_refused(data: st.DataObject, on_tensors: bool) -> None:
+    batch = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 0]), max_size=2)))
+    expected: Refusals = {ValueError} if len(batch) > 1 else set()
+    kinds = st.sampled_from(["int64", "int8", "uint8", "int32", "float32", "bool"])
+    plain: list[Any] = []
+    for seed in range(data.draw(st.sampled_from([1, 2]))):
+        shape = (*batch, data.draw(SIZES))
+        if data.draw(st.integers(0, 9)) == 0:
+            shape = data.draw(bent(shape))
+        dtype = data.draw(kinds)
+        plain.append(np.random.default_rng(seed).integers(0, 3, shape).astype(dtype))
+        typed = np.dtype(dtype).kind in "iu" or (not on_tensors and not plain[-1].size)
+        expected |= set() if typed else {TypeError}
+        expected |= set() if len(shape) in (1, 2) else {ValueError}
+        expected |= set() if shape[:-1] == plain[0].shape[:-1] else {ValueError}
+    handed = [torch.from_numpy(x) if on_tensors else x for x in plain]
+    if data.draw(st.integers(0, 9)) == 0:
+        stranger = plain[0] if on_tensors else torch.ones(2, dtype=torch.int64)
+        other = data.draw(st.sampled_from([stranger, "ab", [None], object(), [[1], [2, 3]]]))
+        handed, expected = [handed[0], other], {*REFUSED}
+    result = attempt(masks.document, *handed)
+    if refused(result, expected):
+        return
+    ids, key_ids = plain[0].astype(int), plain[-1].astype(int)
+    truth = np.array(
+        [[[q == k for k in keys] for q in row] for row, keys in zip(
+            ids.reshape(-1, ids.shape[-1]), key_ids.reshape(-1, key_ids.shape[-1]), strict=True
+        )], bool,
+    ) if ids.size and key_ids.size else np.zeros(0, bool)  # fmt: skip
+    assert isinstance(result, torch.Tensor) is on_tensors
+    heads = (*ids.shape[:-1], 1) if ids.ndim == 2 else ()
+    assert tuple(result.shape) == (*heads, ids.shape[-1], key_ids.shape[-1])
+    np.testing.assert_array_equal(np.asarray(result).ravel(), truth.ravel())
 
 
 @given(data=st.data())
@@ -939,13 +1042,19 @@ PLACES = [
 ]  # fmt: skip
 
 
-@given(data=st.data(), base=BASES, on_tensors=st.booleans())
+@given(
+    data=st.data(), base=BASES, on_tensors=st.booleans(),
+    interleaved=st.sampled_from([*[True, False] * 6, *FLAGS]),
+)  # fmt: skip
 @examples(5)
-def test_every_turn_is_right_or_refused(data: st.DataObject, base: Any, on_tensors: bool) -> None:
+def test_every_turn_is_right_or_refused(
+    data: st.DataObject, base: Any, on_tensors: bool, interleaved: Any
+) -> None:
     batch = tuple(data.draw(st.lists(st.integers(0, 3), max_size=2)))
     n, d = data.draw(SIZES), 2 * data.draw(st.integers(0, 3))
     (x,) = data.draw(some_arrays((*batch, n, d)))
     expected = base_refusals(base) | refusals_of(x)
+    expected |= set() if is_flag(interleaved) else {TypeError}
     kind = data.draw(st.sampled_from(PLACES))
     shape = data.draw(bent((n,))) if data.draw(st.integers(0, 5)) == 0 else (n,)
     places: Any = np.abs(numbers(shape, "float64", 5)) * 3
@@ -970,15 +1079,22 @@ def test_every_turn_is_right_or_refused(data: st.DataObject, base: Any, on_tenso
         expected |= set() if good else {ValueError}
         turned_by = np.arange(x.shape[-2]) if kind == "none" and x.ndim > 1 else turned_by
     given_x = tensor(x) if on_tensors and isinstance(x, np.ndarray) else x
-    result = attempt(positions.rotary, given_x, places, base=base)
+    result = attempt(positions.rotary, given_x, places, base=base, interleaved=interleaved)
     if refused(result, expected):
         return
     got = array(result) if on_tensors else result
     assert got.dtype == x.dtype
     turns = angles(np.asarray(turned_by), x.shape[-1], base)
     wide = x.astype(np.complex128 if not x.size else np.float64)
-    pairs = (wide[..., 0::2] + 1j * wide[..., 1::2]) * np.exp(1j * turns)
-    truth = np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+    d = x.shape[-1]
+    first, second = (
+        (slice(0, d, 2), slice(1, d, 2))
+        if is_true(interleaved)
+        else (slice(d // 2), slice(d // 2, d))
+    )
+    pairs = (wide[..., first] + 1j * wide[..., second]) * np.exp(1j * turns)
+    truth = np.zeros(x.shape)
+    truth[..., first], truth[..., second] = pairs.real, pairs.imag
     size = 20 * (1 + np.abs(wide).max(initial=0))
     floor = epsilon("float32") * size
     assert_close(got, truth, dtype=x.dtype.name, size=size, peer=truth, floor=floor)

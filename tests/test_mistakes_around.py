@@ -56,6 +56,100 @@ def test_padding_masks(kind: Any) -> None:
     hold("padding", masks.padding(kind(lengths), 6), right, wrong)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_left_padding_masks(kind: Any) -> None:
+    lengths, place = np.array([4, 1, 6]), np.arange(6)
+    ends = lengths[:, None, None, None]
+    wrong = [
+        ("the padding stands at the end", place < ends),
+        ("the tokens are removed, and the padding is kept", place < 6 - ends),
+        ("the first token is removed", place > 6 - ends),
+        ("one token of padding is seen", place >= 5 - ends),
+        ("the places of the tokens are counted from the front", place >= ends),
+    ]
+    hold("padding", masks.padding(kind(lengths), 6, side="left"), place >= 6 - ends, wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_document_masks(kind: Any) -> None:
+    ids, key_ids = np.array([1, 1, 2, 3]), np.array([1, 2, 2, 3, 3])
+    rows = ids[:, None]
+    wrong = [
+        ("every token sees every document", rows == rows + 0 * key_ids),
+        ("a token sees the other documents, and not its own", rows != key_ids),
+        ("a token sees the documents before its own", rows >= key_ids),
+        ("queries and keys are exchanged", (rows == key_ids).T),
+    ]
+    hold("document", masks.document(kind(ids), kind(key_ids)), rows == key_ids, wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_document_masks_of_other_keys(kind: Any) -> None:
+    ids, key_ids = np.array([5, 5, 6]), np.array([6, 5, 5])
+    wrong = [("the ids of the keys are not looked at", ids[:, None] == ids)]
+    hold("document", masks.document(kind(ids), kind(key_ids)), ids[:, None] == key_ids, wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_document_masks_of_a_batch(kind: Any) -> None:
+    ids = np.array([[1, 1, 2], [1, 2, 2]])
+    right = ids[:, :, None] == ids[:, None, :]
+    wrong = [("the axis of the heads is missing", right)]
+    hold("document", masks.document(kind(ids)), right[:, None], wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_prefix_masks(kind: Any) -> None:
+    i, j = np.arange(5)[:, None], np.arange(7)
+    wrong = [
+        ("the last key of the prefix is not seen", (j < 3) | (j <= i)),
+        ("the key after the prefix is seen", (j <= 4) | (j <= i)),
+        ("only the prefix is seen", (j < 4) & (i >= 0)),
+        ("the prefix is causal too", j <= i),
+        ("the prefix stands at the end", (j >= 3) | (j <= i)),
+        ("the causal mask is aligned at the bottom right", (j < 4) | (j <= i + 2)),
+    ]
+    hold("prefix", masks.prefix(kind(4), 5, 7), (j < 4) | (j <= i), wrong)
+
+
+def biases(slopes: Any, distance: Array) -> Array:
+    negative: Array = -np.asarray(slopes)[:, None, None] * distance
+    return negative
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_alibi_masks(kind: Any) -> None:
+    steps = np.arange(3)[:, None] - np.arange(5)
+    right = biases([1 / 4, 1 / 16, 1 / 64, 1 / 256], abs(steps))
+    wrong = [
+        ("the first slope is 1", biases([1, 1 / 4, 1 / 16, 1 / 64], abs(steps))),
+        ("slopes are halved from head to head, whatever their number",
+         biases([1 / 2, 1 / 4, 1 / 8, 1 / 16], abs(steps))),
+        ("the farther key is preferred", -right),
+        ("keys after the query gain by their distance",
+         biases([1 / 4, 1 / 16, 1 / 64, 1 / 256], steps)),
+        ("all heads have one slope", biases([1 / 4] * 4, abs(steps))),
+        ("the mask is aligned at the bottom right",
+         biases([1 / 4, 1 / 16, 1 / 64, 1 / 256], abs(steps + 2))),
+    ]  # fmt: skip
+    hold("alibi", masks.alibi(4, 3, 5, like=kind(0.0)), right, wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_alibi_slopes_of_other_numbers_of_heads(kind: Any) -> None:
+    found = -masks.alibi(6, 2, like=kind(0.0))[:, 1, 0]
+    four = [1 / 4, 1 / 16, 1 / 64, 1 / 256]
+    plain = np.float32(2.0 ** (-8 * np.arange(1, 7) / 6))
+    wrong = [
+        ("slopes are 2^(-8h/H) for every number of heads", plain),
+        ("the extra slopes begin with the second", [*four, 1 / 4, 1 / 16]),
+        ("the extra slopes are not every second one", [*four, 1 / 2, 1 / 4]),
+        ("the slopes of 8 heads are taken", 0.5 ** np.arange(1, 7)),
+        ("the slopes are sorted", sorted([*four, 1 / 2, 1 / 8])[::-1]),
+    ]
+    hold("alibi", found, [*four, 1 / 2, 1 / 8], wrong)
+
+
 def test_window_masks() -> None:
     i, j = np.arange(5)[:, None], np.arange(7)
     wrong = [
@@ -129,6 +223,22 @@ def test_rotary_positions(kind: Any) -> None:
         ("nothing is turned", x),
     ]
     hold("rotary", rotary(kind(x)), turned(x, phi), wrong)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_half_split_rotary_positions(kind: Any) -> None:
+    (x,) = drawn((5, 6))
+    phi, order = angles(5, 6), [0, 2, 4, 1, 3, 5]
+    right = turned(x, phi, "halves")
+    wrong = [
+        ("pairs are always neighbours", turned(x, phi)),
+        ("halves pair neighbours", turned(x, phi)[:, order]),
+        ("neighbours are put where halves belong", in_turn(right[:, :3], right[:, 3:])),
+        ("halves are turned backwards", turned(x, -phi, "halves")),
+        ("all pairs turn at one speed", turned(x, np.repeat(phi[:, :1], 3, 1), "halves")),
+        ("nothing is turned", x),
+    ]
+    hold("rotary", rotary(kind(x), interleaved=False), right, wrong)
 
 
 # -- steps of the matrix form, and the state of the online softmax ---------------------------------

@@ -32,6 +32,14 @@ def padded(lengths: Any) -> Any:
     return masks.padding(lengths, 2)
 
 
+def prefixed(lengths: Any) -> Any:
+    return masks.prefix(lengths, 2)
+
+
+def biased(n_heads: Any) -> Any:
+    return masks.alibi(n_heads, 2)
+
+
 def window(n_queries: Any = 2, n_keys: Any = 3, left: Any = 1, right: Any = 1) -> Any:
     return masks.window(n_queries, n_keys, left, right)
 
@@ -73,6 +81,16 @@ WRONG_TYPE = [
     bad(masks.causal, 2, like=[1.0]),
     bad(masks.padding, [1, 2], n_keys=2.0),
     bad(padded, lengths=[1.5]),
+    bad(masks.document, ids=[1.5]),
+    bad(masks.document, [1, 2], key_ids=[True]),
+    bad(masks.document, [1, 2], key_ids=torch.tensor([1, 2])),
+    bad(prefixed, lengths=1.5),
+    bad(masks.prefix, 1, n_queries=2.0),
+    bad(masks.prefix, 1, 2, n_keys=True),
+    bad(biased, n_heads=None),
+    bad(masks.alibi, 2, n_queries=2.0),
+    bad(masks.alibi, 2, 3, n_keys="3"),
+    bad(masks.alibi, 2, 3, like=[1.0]),
     bad(padded, lengths=torch.tensor([1.5])),
     bad(window, n_queries=None),
     bad(window, 2, n_keys=2.0),
@@ -86,6 +104,7 @@ WRONG_TYPE = [
     bad(positions.rotary, x=np.ones((2, 2), int)),
     bad(positions.rotary, ONES, positions=["a", "b"]),
     bad(positions.rotary, ONES, base=True),
+    bad(positions.rotary, ONES, interleaved=0),
     bad(in_two, x=ONES),
     bad(torch_layers.split_heads, TENSOR, n_heads=2.0),
     bad(torch_layers.merge_heads, x=[1.0]),
@@ -119,6 +138,19 @@ WRONG_VALUE = [
     bad(masks.causal, 2, n_keys=-1),
     bad(masks.causal, 2, align="middle"),
     bad(masks.padding, [1, 2], n_keys=-1),
+    bad(masks.padding, [1, 2], 2, side="top"),
+    bad(masks.document, ids=1),
+    bad(masks.document, [1, 2], key_ids=[[1, 2]]),
+    bad(masks.document, torch.tensor([1]), key_ids=torch.tensor([1], device="meta")),
+    bad(prefixed, lengths=[[1]]),
+    bad(prefixed, lengths=3),
+    bad(masks.prefix, 0, n_queries=-1),
+    bad(masks.prefix, 0, 2, n_keys=-1),
+    bad(masks.prefix, 0, 2, align="top"),
+    bad(biased, n_heads=0),
+    bad(masks.alibi, 2, n_queries=-1),
+    bad(masks.alibi, 2, 3, n_keys=-1),
+    bad(masks.alibi, 2, 3, align="top"),
     bad(padded, lengths=[[1]]),
     bad(padded, lengths=[3]),
     bad(padded, lengths=torch.ones(1, 1, dtype=torch.int64)),

@@ -174,6 +174,117 @@ def test_a_base_of_any_real_type_warns_nobody() -> None:
         assert np.isnan(sinusoidal(3, 100, base=5e-324)).any()
 
 
+# -- half-split ------------------------------------------------------------------------------------
+
+
+def neighbours_of_halves(d: int) -> list[int]:
+    """Give 0, d/2, 1, d/2 + 1 and so on."""
+    return [c + side * d // 2 for c in range(d // 2) for side in (0, 1)]
+
+
+def rotate_half(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def as_llama(x: torch.Tensor, places: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
+    """Give rotary positions as models with halves write them: x cos + rotate_half(x) sin."""
+    speeds = 1.0 / base ** (torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
+    angles = torch.outer(places.double(), speeds)
+    twice = torch.cat((angles, angles), dim=-1)
+    return x * twice.cos().to(x) + rotate_half(x) * twice.sin().to(x)
+
+
+@pytest.mark.parametrize("base", [10000.0, 3])
+@pytest.mark.parametrize("shape", [(T, D), (B, H, T, D), (T, 2)])
+def test_half_split_is_what_models_with_halves_compute(shape: tuple[int, ...], base: float) -> None:
+    x = torch.tensor(drawn(*shape), requires_grad=True)
+    places = torch.tensor([7.0, -2.0, 0.5, 11.0, 3e4])
+    expected = as_llama(x, places, base)
+    turned = rotary(x, places, base=base, interleaved=False)
+    torch.testing.assert_close(turned, expected, rtol=1e-9, atol=1e-11)
+    array = rotary(x.detach().numpy(), places.numpy(), base=base, interleaved=False)
+    np.testing.assert_allclose(array, expected.detach(), rtol=1e-9, atol=1e-11)
+    upstream = torch.tensor(drawn(*shape, seed=4))
+    gradients = [torch.autograd.grad(y, x, upstream)[0] for y in (turned, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("d", [2, 6, 14])
+def test_half_split_is_interleaved_with_the_features_in_another_order(kind: Any, d: int) -> None:
+    x, order = drawn(B, T, d), neighbours_of_halves(d)
+    halves = rotary(kind(x), interleaved=False)
+    np.testing.assert_array_equal(halves[..., order], rotary(kind(x[..., order])))
+    if d > 2:
+        assert not np.allclose(halves, rotary(kind(x)))
+
+
+def test_weights_of_halves_serve_the_interleaved_form() -> None:
+    n_heads, d_model = 3, 5
+    X, W_Q, W_K = drawn(T, d_model), drawn(d_model, n_heads * D), drawn(d_model, n_heads * D)
+
+    def heads(W: Array) -> Array:
+        return (X @ W).reshape(T, n_heads, D).swapaxes(0, 1)
+
+    def reordered(W: Array) -> Array:
+        columns = W.reshape(d_model, n_heads, D)[..., neighbours_of_halves(D)]
+        return columns.reshape(d_model, n_heads * D)
+
+    halves = [rotary(heads(W), interleaved=False) for W in (W_Q, W_K)]
+    neighbours = [rotary(heads(reordered(W))) for W in (W_Q, W_K)]
+    scores = [q @ k.swapaxes(-1, -2) for q, k in (halves, neighbours)]
+    np.testing.assert_allclose(*scores, rtol=1e-10, atol=1e-10)
+
+
+@given(m=PLACES, n=PLACES, shift=PLACES, seed=st.integers(0, 99))
+def test_scores_of_halves_depend_on_the_offset_only(
+    m: float, n: float, shift: float, seed: int
+) -> None:
+    q, k = drawn(2, D, seed=seed)
+
+    def score(m: float, n: float) -> float:
+        turned = [rotary(x[None], [t], interleaved=False)[0] for x, t in ((q, m), (k, n))]
+        return float(turned[0] @ turned[1])
+
+    size = np.linalg.norm(q) * np.linalg.norm(k)
+    assert abs(score(m + shift, n + shift) - score(m, n)) < 1e-10 * size
+    turned = rotary(q[None], [m], interleaved=False)
+    assert np.linalg.norm(turned) == pytest.approx(np.linalg.norm(q), rel=1e-13)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_half_split_keeps_the_dtype_and_rounds_once(name: str) -> None:
+    x = torch.tensor(drawn(H, T, D)).to(getattr(torch, name))
+    turned = rotary(x, interleaved=False)
+    assert turned.dtype == x.dtype
+    order = neighbours_of_halves(D)
+    assert torch.equal(turned[..., order], rotary(x[..., order].contiguous()))
+    if name != "bfloat16":
+        array = rotary(x.numpy(), interleaved=False)
+        assert array.dtype == name
+        np.testing.assert_array_equal(array[..., order], rotary(x.numpy()[..., order]))
+
+
+def test_half_split_of_nothing_and_inside_vmap_compile_and_meta() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return rotary(x, interleaved=False)
+
+    assert rotary(np.zeros((B, 0, D)), interleaved=False).shape == (B, 0, D)
+    assert rotary(torch.zeros(T, 0), interleaved=False).shape == (T, 0)
+    x = torch.tensor(drawn(B, H, T, D))
+    assert torch.equal(torch.func.vmap(halves)(x), halves(x))
+    compiled = torch.compile(halves, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), halves(x))
+    assert halves(x.to("meta")).device.type == "meta"
+    assert torch.equal(rotary(x, interleaved=np.True_), rotary(x))  # type: ignore[arg-type]
+    small = x[0, :1, :, :4].requires_grad_()
+    assert torch.autograd.gradcheck(halves, (small,))
+
+
+# -- layouts and edges -----------------------------------------------------------------------------
+
+
 def test_an_offset_is_the_end_of_a_longer_sequence() -> None:
     for x in (drawn(H, 3 * T, D), torch.tensor(drawn(H, 3 * T, D))):
         end = rotary(x[:, -T:], range(2 * T, 3 * T))
@@ -245,6 +356,10 @@ def test_vmap_compile_and_meta() -> None:
         (lambda: rotary(np.ones((2, 4)), base=True), TypeError, "got bool True"),
         (lambda: sinusoidal(2, 4, like=[1.0]), TypeError,
          "like must be an array or a tensor; got list"),
+        (lambda: rotary(np.ones((2, 4)), interleaved=1), TypeError,
+         "interleaved must be True or False; got 1"),
+        (lambda: rotary(torch.ones(2, 4), interleaved=None), TypeError,
+         "interleaved must be True or False; got None"),
         (lambda: rotary([[1.0, 2.0]]), TypeError,
          "x must be a numpy.ndarray or torch.Tensor; got list"),
         (lambda: rotary(np.ma.ones((2, 4))), TypeError, "x must be a numpy.ndarray; got numpy.ma."),
