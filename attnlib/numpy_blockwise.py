@@ -131,7 +131,7 @@ def _headroom(value: Array, dtype: Any) -> int:
     2 S of the largest number. A power of 2 changes no digit.
     """
     n_keys = value.shape[-2]
-    largest = np.abs(value).max(initial=0)
+    largest = max(float(value.max(initial=0)), -float(value.min(initial=0)))
     return (2 * n_keys).bit_length() if largest > np.finfo(dtype).max / (2 * n_keys) else 0
 
 
