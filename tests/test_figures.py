@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from pictures import differences
 
-from attnlib import examples, experiments, figures, masks
-from attnlib.figures import moving
-from attnlib.figures.drawing import COLOURS
-from attnlib.figures.drawing import colour as css_colour
-from attnlib.figures.plane import _edges
+from attnbook import examples, experiments, figures
+from attnbook.figures import moving
+from attnbook.figures.drawing import COLOURS
+from attnbook.figures.drawing import colour as css_colour
+from attnbook.figures.plane import _edges
+from attnlib import masks
 from attnlib.numpy_dense import softmax
 
 IMAGES = Path(__file__).parent / "images"

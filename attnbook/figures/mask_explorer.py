@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from attnbook.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.moving import Control, MovingDrawing, one_line
 from attnlib import masks
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.moving import Control, MovingDrawing, one_line
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
 KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlib.figures.drawing import Drawing, colour, number, tag, text
+from attnbook.figures.drawing import Drawing, colour, number, tag, text
 
 TILE = 64.0
 WIDE = 104.0  # the boxes left and right of the tiles

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnbook.figures.drawing import Array, Drawing, colour, tag, text
+from attnbook.figures.matrices import _show
+from attnbook.figures.moving import Control, MovingDrawing, one_line
 from attnlib import masks
-from attnlib._checks import Array
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.matrices import _show
-from attnlib.figures.moving import Control, MovingDrawing, one_line
-from attnlib.numpy_blockwise import SoftmaxState, _blocks
+from attnlib.numpy_blockwise import SoftmaxState
 
 KINDS = ("all keys", "causal")
 COLUMNS = ("m", "ℓ", "õ", "o")
@@ -28,6 +27,11 @@ class Step(NamedTuple):
     rows: tuple[tuple[str, ...], ...]  # m, ℓ, õ, o of every query, as printed
     done: frozenset[tuple[int, int]]
     skipped: frozenset[tuple[int, int]]
+
+
+def _blocks(length: int, size: int) -> list[slice]:
+    """Return the slices that cover this length in blocks of this size; the last may be shorter."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def _range(name: str, block: slice) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlib.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.drawing import Drawing, colour, tag, text
 
 
 def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:

@@ -9,8 +9,13 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
 
 # One name, one colour. On a page each is the CSS variable --attn-<name>, so that a dark theme can
 # redefine it; the value here is the fallback, and what a saved file contains.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.figures.charts import SERIES, canvas
-from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
+from attnbook.figures.charts import SERIES, canvas
+from attnbook.figures.drawing import COLOURS, Drawing, colour, line, tag, text
 
 # One look for each point: a fourth joins those of the series.
 LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker": "D"})

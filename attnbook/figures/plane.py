@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib.figures.charts import canvas
-from attnlib.figures.drawing import COLOURS, Drawing, number
+from attnbook.figures.charts import canvas
+from attnbook.figures.drawing import COLOURS, Drawing, number
 
 
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, line, number, tag, text
-from attnlib.figures.matrices import _heatmap
+from attnbook.figures.drawing import Drawing, colour, line, number, tag, text
+from attnbook.figures.matrices import _heatmap
 
 # A head is known by its number; colour and dash of its lines say it again.
 LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3"))

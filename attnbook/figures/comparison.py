@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.matrices import _labels, _show, _table
+from attnbook.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.matrices import _labels, _show, _table
 
 HEIGHT = 44.0
 

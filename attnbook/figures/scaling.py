@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib import experiments
-from attnlib.figures.charts import SERIES, canvas, powers_axis
-from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
-from attnlib.figures.moving import Control, MovingDrawing, one_line
+from attnbook import experiments
+from attnbook.figures.charts import SERIES, canvas, powers_axis
+from attnbook.figures.drawing import COLOURS, Drawing, colour, line, tag, text
+from attnbook.figures.moving import Control, MovingDrawing, one_line
 from attnlib.numpy_dense import softmax
 
 # How a divisor is written in a picture.

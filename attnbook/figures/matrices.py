@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.drawing import Drawing, colour, tag, text
 
 CELL = 52.0
 LINE = 34.0

@@ -17,17 +17,17 @@ from importlib.resources import files
 from math import prod
 from typing import Literal
 
-from attnlib.figures.drawing import Drawing, colour
+from attnbook.figures.drawing import Drawing, colour
 
 
 def script() -> str:
     """The script that all moving figures share."""
-    return (files("attnlib.figures") / "moving.js").read_text(encoding="utf-8")
+    return (files("attnbook.figures") / "moving.js").read_text(encoding="utf-8")
 
 
 def stylesheet() -> str:
     """The stylesheet that all moving figures share."""
-    return (files("attnlib.figures") / "moving.css").read_text(encoding="utf-8")
+    return (files("attnbook.figures") / "moving.css").read_text(encoding="utf-8")
 
 
 def one_line(label: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, number, tag, text
-from attnlib.figures.matrices import _table
+from attnbook.figures.drawing import Drawing, colour, number, tag, text
+from attnbook.figures.matrices import _table
 
 CELL = 18.0
 

@@ -8,10 +8,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib._checks import Array
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.matrices import _show
-from attnlib.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import Array, Drawing, colour, tag, text
+from attnbook.figures.matrices import _show
+from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import attention_scores, softmax
 
 # What each step adds, as the line under the table says it; t is the token that asks.

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import COLOURS, Drawing
+from attnbook.figures.drawing import COLOURS, Drawing
 
 # Set for the time of one drawing only: the reader's own Matplotlib settings stay as they are.
 STYLE: Any = {
