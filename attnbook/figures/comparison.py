@@ -21,9 +21,9 @@ def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
         y=y + 2,
         width=width - 4,
         height=HEIGHT - 4,
-        fill=colour("orange"),
+        fill="orange",
         fill_opacity="0.150",
-        stroke=colour("ink"),
+        stroke="ink",
         stroke_width=2,
     )
     above = text(x + width / 2, y + 18, printed)
@@ -32,8 +32,8 @@ def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
 
 def _single(x: float, y: float, width: float, number: str) -> str:
     """A thin-lined cell with the one number that both tables have."""
-    line = tag("rect", x=x, y=y, width=width, height=HEIGHT, fill="none", stroke=colour("grid"))
-    return line + text(x + width / 2, y + 26.5, number, fill=colour("muted"))
+    line = tag("rect", x=x, y=y, width=width, height=HEIGHT, fill="none", stroke="grid")
+    return line + text(x + width / 2, y + 26.5, number, fill="muted")
 
 
 def compared(

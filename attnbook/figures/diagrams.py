@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnbook.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.drawing import Drawing, tag, text
 
 
 def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
@@ -38,7 +38,7 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
             "defs",
             tag(
                 "marker",
-                tag("path", d="M0 0 L8 4 L0 8 z", fill=colour("muted")),
+                tag("path", d="M0 0 L8 4 L0 8 z", fill="muted"),
                 id="attention-steps-tip",
                 markerWidth=8,
                 markerHeight=8,
@@ -58,7 +58,7 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
                 y1=y1,
                 x2=x2,
                 y2=y2 - 2,
-                stroke=colour("muted"),
+                stroke="muted",
                 marker_end="url(#attention-steps-tip)",
             )
         )
@@ -66,7 +66,7 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
             # Words on the side away from the other arrows.
             middle = (y1 + y2) / 2 + 4
             x = min(x1, x2) - 12
-            body.append(text(x, middle, words, text_anchor="end", fill=colour("muted")))
+            body.append(text(x, middle, words, text_anchor="end", fill="muted"))
     for name, (rows, columns, x, y) in boxes.items():
         body.append(
             tag(
@@ -76,12 +76,12 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
                 width=box_width,
                 height=box_height,
                 rx=6,
-                fill=colour("paper"),
-                stroke=colour("blue"),
+                fill="paper",
+                stroke="blue",
             )
         )
         body.append(text(x, y + 22, name, font_weight="600"))
-        body.append(text(x, y + 41, f"{rows} × {columns}", fill=colour("muted")))
+        body.append(text(x, y + 41, f"{rows} × {columns}", fill="muted"))
     alt = (
         f"Flow from X ({n_tokens} by {d_model}) to the output ({n_tokens} by {d_v}): X gives Q, K "
         f"({n_tokens} by {d_k} each) and V ({n_tokens} by {d_v}); Q and K give the scores "

@@ -58,7 +58,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
         )
         left, right, middle = 24 + inset, width - 24 - inset, y + height / 2
         body.append(text(left, middle - 5, name, text_anchor="start", font_weight="600"))
-        body.append(text(right, middle - 5, size, text_anchor="end", fill=colour("muted")))
+        body.append(text(right, middle - 5, size, text_anchor="end", fill="muted"))
         body.append(text(left, middle + 16, held, text_anchor="start"))
         if not last:
             x, top, foot = width / 2, y + height + 4, y + height + gap - 4

@@ -76,7 +76,7 @@ def gradient_tiles(
                     y=top + i * TILE + 1,
                     width=TILE - 2,
                     height=TILE - 2,
-                    fill=colour("green"),
+                    fill="green",
                     fill_opacity=f"{0.3 if shown else 0.0 if skip else 0.08:.2f}",
                     stroke=colour("grid" if skip else "green"),
                     stroke_width=2.4 if shown else 1.0,
@@ -98,12 +98,12 @@ def gradient_tiles(
         _arrow(x + 14, y, right + 2 * GAP, y),
         _arrow(x, 30 + TALL, x, y - 14),
         _arrow(x, y + 14, x, bottom + 2 * GAP),
-        text((left + right) / 2, 18, "block of keys", fill=colour("muted")),
+        text((left + right) / 2, 18, "block of keys", fill="muted"),
         text(
             14,
             (top + bottom) / 2,
             "block of queries",
-            fill=colour("muted"),
+            fill="muted",
             transform=f"rotate(-90 14 {number((top + bottom) / 2)})",
         ),
     ]

@@ -55,7 +55,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     heads = [left + (index - (n_heads - 1) / 2) * 470 / max(n_heads, 3) for index in range(n_heads)]
     lines, boxes = [], [_box(left, top["X"], 118, 50)]
     boxes += [text(left, top["X"] + 21, "X", font_weight="600")]
-    boxes += [text(left, top["X"] + 40, f"{n_tokens} × {d_model}", fill=colour("muted"))]
+    boxes += [text(left, top["X"] + 40, f"{n_tokens} × {d_model}", fill="muted")]
 
     def segmented(x: float, y: float, width: float) -> list[float]:
         """A matrix cut into one segment for each head; gives where the segments' centres lie."""
@@ -86,12 +86,12 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         boxes.append(_box(x, top["head"], 112, 106, LOOKS[head][0]))
         boxes.append(text(x, top["head"] + 21, f"head {head}", font_weight="600"))
         for row, words in enumerate(rows):
-            boxes.append(text(x, top["head"] + 41 + 19 * row, words, fill=colour("muted")))
+            boxes.append(text(x, top["head"] + 41 + 19 * row, words, fill="muted"))
         lines.append(_line(x, top["head"] + 106, joined[head], top["join"], head))
     end = top["join"] + 26
     lines.append(_line(left, end, left, end + 40))
     boxes += [_box(left, end + 40, 118, 50), text(left, end + 61, "output Y", font_weight="600")]
-    boxes += [text(left, end + 80, f"{n_tokens} × {d_model}", fill=colour("muted"))]
+    boxes += [text(left, end + 80, f"{n_tokens} × {d_model}", fill="muted")]
     steps = (
         ("project", top["wide"] - 25),
         ("split", top["wide"] + 74),

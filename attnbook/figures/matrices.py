@@ -53,7 +53,7 @@ def _cells(
                 fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
                 # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
                 fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
-                stroke=colour("grid"),
+                stroke="grid",
             )
         )
         parts.append(text(x + CELL / 2, y + height / 2 + 4.5, _show(value, digits)))
@@ -104,12 +104,12 @@ def _heatmap(
     middle_x, middle_y = left + n_columns * CELL / 2, top + n_rows * CELL / 2
     body = [
         _cells(table, left, top, largest if limit is None else limit, digits, CELL),
-        text(middle_x, 20, f"{name}: {column_title}", fill=colour("muted")),
+        text(middle_x, 20, f"{name}: {column_title}", fill="muted"),
         text(
             16,
             middle_y,
             row_title,
-            fill=colour("muted"),
+            fill="muted",
             transform=f"rotate(-90 16 {middle_y:g})",
         ),
     ]
@@ -164,7 +164,7 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
         centre = x + table.shape[1] * CELL / 2
         body.append(text(centre, y - 11, name, font_weight="600"))
         shape = f"{table.shape[0]} × {table.shape[1]}"
-        body.append(text(centre, y + height + 19, shape, fill=colour("muted")))
+        body.append(text(centre, y + height + 19, shape, fill="muted"))
         x += table.shape[1] * CELL
         numbers = "; ".join(", ".join(_show(v, digits) for v in row) for row in table)
         words.append(f"{name} ({table.shape[0]} by {table.shape[1]}: {numbers})")

@@ -43,9 +43,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
             x, y = left + (column + 0.5) * CELL, top + (row + 0.5) * CELL
             paths = filled if value > 0 else outlined
             paths.append(_square(x, y, value, outlined=value < 0))
-    body = [
-        tag("rect", x=left, y=top, width=width, height=height, fill="none", stroke=colour("grid"))
-    ]
+    body = [tag("rect", x=left, y=top, width=width, height=height, fill="none", stroke="grid")]
     for step in range(0, n_columns, 4):
         body.append(text(left + (step + 0.5) * CELL, top - 8, str(step)))
     for step in range(0, n_rows, 4):

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnbook import experiments
 from attnbook.figures.charts import SERIES, canvas, powers_axis
-from attnbook.figures.drawing import COLOURS, Drawing, colour, line, tag, text
+from attnbook.figures.drawing import COLOURS, Drawing, line, tag, text
 from attnbook.figures.moving import Control, MovingDrawing, one_line
 from attnlib.numpy_dense import softmax
 
@@ -140,8 +140,8 @@ def scaling_explorer(
     above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
     below = f"means over {n_draws:,} draws"
     body = [
-        text(width / 2, 20, above, fill=colour("muted")),
-        text(width / 2, base + 22, below, fill=colour("muted")),
+        text(width / 2, 20, above, fill="muted"),
+        text(width / 2, base + 22, below, fill="muted"),
     ]
     parts: dict[str, dict[str, list[str]]] = {}
     labels = []
@@ -172,7 +172,7 @@ def scaling_explorer(
                     y=tops[first],
                     width=bar - 4,
                     height=heights[first],
-                    fill=colour("blue"),
+                    fill="blue",
                 )
             )
         body.append(line(left, even, left + panel, even, "orange", "5 4"))

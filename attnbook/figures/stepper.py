@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, Drawing, colour, tag, text
+from attnbook.figures.drawing import Array, Drawing, tag, text
 from attnbook.figures.matrices import _show
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import attention_scores, softmax
@@ -95,16 +95,16 @@ def attention_stepper(
              font_size=15, data_part="query"),
         tag("rect", data_part="here", x=parts["here"]["x"][first], y=TOP - 28,
             width=parts["here"]["width"][first], height=ROW * n_tokens + 34, rx=4,
-            fill=colour("orange"), fill_opacity=0.12, stroke=colour("orange")),
+            fill="orange", fill_opacity=0.12, stroke="orange"),
     ]  # fmt: skip
     body += [
-        text(x, TOP - 10, name, fill=colour("muted"))
+        text(x, TOP - 10, name, fill="muted")
         for x, (name, *_) in zip(centres, COLUMNS, strict=True)
     ]
     for j, token in enumerate(tokens):
         y = TOP + ROW * j
         body.append(
-            tag("line", x1=LEFT, y1=y, x2=width - LEFT, y2=y, stroke=colour("grid"))
+            tag("line", x1=LEFT, y1=y, x2=width - LEFT, y2=y, stroke="grid")
             + text(centres[0], y + 22, token, font_weight="600")
             + text(centres[1], y + 22, _vector(keys[j]))
             + text(centres[6], y + 22, _vector(values[j]))
@@ -123,9 +123,9 @@ def attention_stepper(
                 body.append(text(x, y + 22, parts[part]["text"][first], data_part=part))
     body += [
         tag("line", x1=LEFT, y1=bottom - ROW, x2=width - LEFT, y2=bottom - ROW,
-            stroke=colour("muted")),
+            stroke="muted"),
         text(centres[5], bottom - ROW + 22, parts["sum-weights"]["text"][first],
-             data_part="sum-weights", fill=colour("muted")),
+             data_part="sum-weights", fill="muted"),
         text(width - LEFT, bottom - ROW + 22, parts["output"]["text"][first], text_anchor="end",
              font_weight="600", data_part="output"),
         text(LEFT, bottom + 18, parts["step"]["text"][first], text_anchor="start",

@@ -164,12 +164,12 @@ def tile_walk(
                 parts[f"{name}-{a}-{b}"] = {"opacity": shown}
                 mark = _mark(name, _box(here))
                 body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=shown[first]))
-            body.append(tag("rect", **_box(here), fill="none", stroke=colour("muted")))
+            body.append(tag("rect", **_box(here), fill="none", stroke="muted"))
     boxes = [_box(step.here) for step in frames]
     parts["here"] = {name: [f"{box[name]:g}" for box in boxes] for name in boxes[0]}
     body.append(
-        tag("rect", data_part="here", **boxes[first], fill=colour("orange"), fill_opacity="0.12",
-            stroke=colour("orange"), stroke_width=3)
+        tag("rect", data_part="here", **boxes[first], fill="orange", fill_opacity="0.12",
+            stroke="orange", stroke_width=3)
     )  # fmt: skip
     for i, j in np.ndindex(n_queries, n_keys):
         printed = [_show(f.held[i, j], 1) if (i, j) in f.held else "" for f in frames]
@@ -184,12 +184,12 @@ def tile_walk(
             changing(f"{name}-{i}", words, right + (c + 1) * COLUMN, y, text_anchor="end", **weight)
     for c, name in enumerate(COLUMNS):
         x = right + (c + 1) * COLUMN
-        body.append(text(x, TOP - 10, name, text_anchor="end", fill=colour("muted")))
+        body.append(text(x, TOP - 10, name, text_anchor="end", fill="muted"))
     body += [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j)) for j in range(n_keys)]
     middle = (TOP + bottom) / 2
     body += [
-        text(LEFT, TOP - 30, "key j answers", text_anchor="start", fill=colour("muted")),
-        text(14, middle, "query i asks", fill=colour("muted"),
+        text(LEFT, TOP - 30, "key j answers", text_anchor="start", fill="muted"),
+        text(14, middle, "query i asks", fill="muted",
              transform=f"rotate(-90 14 {middle:g})"),
     ]  # fmt: skip
     changing("title", [title for title, _, _ in told], 4, 24, text_anchor="start", font_size=14)
