@@ -471,10 +471,10 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*; got \('all', 5, 2\)"),
         (
             lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
-            r"scores \(L, S\) and value \(S,\), came \(2, 3\) and \(2,\)",
+            r"shapes \(L, S\) and \(S,\); got \(2, 3\), \(2,\)",
         ),
-        (lambda: figures.tile_walk([[1.0]], [1.0], 0), "blocks of 1 or more, came 0 and 2"),
-        (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\), came 5"),
+        (lambda: figures.tile_walk([[1.0]], [1.0], 0), "must be at least 1; got 0 and 2"),
+        (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\); got 5"),
         (
             lambda: figures.squares([1.0], name="z", rows="", columns=""),
             r"a matrix.*came shape \(1,\)",
@@ -529,7 +529,7 @@ def test_stepper_shows_the_numbers_of_the_package() -> None:
 
 
 def test_stepper_says_which_shapes_do_not_fit() -> None:
-    with pytest.raises(ValueError, match=r"each of 2 tokens, came \(3, 2\), \(2, 2\) and \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"each of 2 tokens; got \(3, 2\), \(2, 2\) and \(2, 1\)"):
         figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), ["a", "b"])
 
 

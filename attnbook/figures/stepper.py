@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise, product
 from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, Drawing, tag, text
+from attnbook.figures.drawing import axis_title, line, rect, text
 from attnbook.figures.matrices import _show
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import attention_scores, softmax
@@ -34,7 +35,11 @@ COLUMNS = (
     ("value v", 88.0, 0, ""),
     ("a v", 134.0, 5, "share"),
 )
+# The column that each step works in: the query against the keys, then one after the other.
+WORKS_IN = (1, 2, 3, 4, 5, 7, 7)
 LEFT, TOP, ROW = 8.0, 74.0, 34.0
+EDGES = (LEFT + np.cumsum([0.0, *(width for _, width, *_ in COLUMNS)])).tolist()
+CENTRES = [(left + right) / 2 for left, right in pairwise(EDGES)]
 
 
 def _vector(entries: ArrayLike, digits: int | None = None) -> str:
@@ -42,6 +47,36 @@ def _vector(entries: ArrayLike, digits: int | None = None) -> str:
     numbers = np.asarray(entries, dtype=np.float64).tolist()
     shown = [f"{n:g}" if digits is None else _show(n, digits) for n in numbers]
     return f"({', '.join(shown).replace('-', '−')})"
+
+
+def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, step: int) -> str:
+    """The drawing of one step for one token: the table as far as it is computed."""
+    right, foot = EDGES[-1], TOP + ROW * len(table)
+    here = WORKS_IN[step]
+    body = [
+        text(LEFT, 22, f"“{token}” asks with q = {query}", text_anchor="start", font_weight="600",
+             font_size=15, data_part="query"),
+        rect(EDGES[here], TOP - 28, COLUMNS[here][1], ROW * len(table) + 34, "orange", rx=4,
+             fill_opacity=0.12, stroke="orange", data_part="here"),
+    ]  # fmt: skip
+    body += [axis_title(x, TOP - 10, name) for x, (name, *_) in zip(CENTRES, COLUMNS, strict=True)]
+    for j, row in enumerate(table):
+        y = TOP + ROW * j
+        body.append(line(LEFT, y, right, y, "grid"))
+        for x, (title, _, since, name), shown in zip(CENTRES, COLUMNS, row, strict=True):
+            look = {"font_weight": "600"} if title == "token" else {}
+            look |= {"data_part": f"{name}-{j}"} if name else {}
+            body.append(text(x, y + 22, shown if step >= since else "…", **look))
+    body += [
+        line(LEFT, foot, right, foot, "muted"),
+        text(CENTRES[5], foot + 22, "Σ a = 1.000" if step >= 4 else "", data_part="sum-weights",
+             fill="muted"),
+        text(right, foot + 22, f"o = {output if step == 6 else '…'}", text_anchor="end",
+             font_weight="600", data_part="output"),
+        text(LEFT, foot + ROW + 18, f"{step + 1}. {STEPS[step][1]}", text_anchor="start",
+             data_part="step"),
+    ]  # fmt: skip
+    return "".join(body)
 
 
 def attention_stepper(
@@ -60,122 +95,50 @@ def attention_stepper(
     n_tokens = len(tokens)
     if not len(queries) == len(keys) == len(values) == n_tokens or n_tokens == 0:
         raise ValueError(
-            f"expected one query, key and value for each of {n_tokens} tokens, came "
+            f"query, key and value must have one row for each of {n_tokens} tokens; got "
             f"{queries.shape}, {keys.shape} and {values.shape}"
         )
     scores = attention_scores(queries, keys)  # it checks the other sizes
     raw_scores, weights = scores * sqrt(keys.shape[1]), softmax(scores)
-    edges = LEFT + np.cumsum([0.0, *(width for _, width, *_ in COLUMNS)])
-    centres = (edges[:-1] + edges[1:]) / 2
-    width, bottom = float(edges[-1]) + LEFT, TOP + ROW * (n_tokens + 1)
-
-    first = len(STEPS) - 1  # so that the picture is complete where no script runs
-    frames = [(t, step) for t in range(n_tokens) for step in range(len(STEPS))]
-    parts: dict[str, dict[str, list[str]]] = {
-        "query": {
-            "text": [f"“{tokens[t]}” asks with q = {_vector(queries[t])}" for t, _ in frames]
-        },
-        "step": {"text": [f"{step + 1}. {STEPS[step][1]}" for _, step in frames]},
-        "sum-weights": {"text": ["Σ a = 1.000" if step >= 4 else "" for _, step in frames]},
-        "output": {
-            "text": [
-                f"o = {_vector(weights[t] @ values, 2)}" if step == 6 else "o = …"
-                for t, step in frames
-            ]
-        },
-    }
-    # Which column the step works in: the query against the keys, then one column after the other.
-    works_in = (1, 2, 3, 4, 5, 7, 7)
-    parts["here"] = {
-        "x": [f"{edges[works_in[step]]:.1f}" for _, step in frames],
-        "width": [f"{COLUMNS[works_in[step]][1]:.1f}" for _, step in frames],
-    }
-    body = [
-        text(LEFT, 22, parts["query"]["text"][first], text_anchor="start", font_weight="600",
-             font_size=15, data_part="query"),
-        tag("rect", data_part="here", x=parts["here"]["x"][first], y=TOP - 28,
-            width=parts["here"]["width"][first], height=ROW * n_tokens + 34, rx=4,
-            fill="orange", fill_opacity=0.12, stroke="orange"),
-    ]  # fmt: skip
-    body += [
-        text(x, TOP - 10, name, fill="muted")
-        for x, (name, *_) in zip(centres, COLUMNS, strict=True)
-    ]
-    for j, token in enumerate(tokens):
-        y = TOP + ROW * j
-        body.append(
-            tag("line", x1=LEFT, y1=y, x2=width - LEFT, y2=y, stroke="grid")
-            + text(centres[0], y + 22, token, font_weight="600")
-            + text(centres[1], y + 22, _vector(keys[j]))
-            + text(centres[6], y + 22, _vector(values[j]))
-        )
-        numbers = {
-            "raw": [_show(raw_scores[t, j]) for t in range(n_tokens)],
-            "score": [_show(scores[t, j]) for t in range(n_tokens)],
-            "exp": [_show(np.exp(scores[t, j])) for t in range(n_tokens)],
-            "weight": [_show(weights[t, j], 3) for t in range(n_tokens)],
-            "share": [_vector(weights[t, j] * values[j], 2) for t in range(n_tokens)],
-        }
-        for x, (_, _, since, name) in zip(centres, COLUMNS, strict=True):
-            if name:
-                part, shown = f"{name}-{j}", numbers[name]
-                parts[part] = {"text": [shown[t] if step >= since else "…" for t, step in frames]}
-                body.append(text(x, y + 22, parts[part]["text"][first], data_part=part))
-    body += [
-        tag("line", x1=LEFT, y1=bottom - ROW, x2=width - LEFT, y2=bottom - ROW,
-            stroke="muted"),
-        text(centres[5], bottom - ROW + 22, parts["sum-weights"]["text"][first],
-             data_part="sum-weights", fill="muted"),
-        text(width - LEFT, bottom - ROW + 22, parts["output"]["text"][first], text_anchor="end",
-             font_weight="600", data_part="output"),
-        text(LEFT, bottom + 18, parts["step"]["text"][first], text_anchor="start",
-             data_part="step"),
-    ]  # fmt: skip
-    labels = tuple(
-        f"Attention of “{tokens[t]}”, step {step + 1} of {len(STEPS)}: {STEPS[step][1]}. "
-        + _told(step, tokens, raw_scores[t], scores[t], weights[t], values)
-        for t, step in frames
-    )
-    picture = Drawing.from_elements("".join(body), width, bottom + 30, labels[first])
-    header = ("query", "key", "q·k", "÷ √dₖ", "exp", "weight a", "a v", "output o")
-    rows = [
-        (tokens[t], tokens[j], _show(raw_scores[t, j]), _show(scores[t, j]),
-         _show(np.exp(scores[t, j])), _show(weights[t, j], 3),
-         _vector(weights[t, j] * values[j], 2), _vector(weights[t] @ values, 2))
+    outputs = [_vector(output, 2) for output in weights @ values]
+    # For each token that asks the rows of its table, as they are when all is computed.
+    tables = [
+        [
+            (tokens[j], _vector(keys[j]), _show(raw_scores[t, j]), _show(scores[t, j]),
+             _show(np.exp(scores[t, j])), _show(weights[t, j], 3), _vector(values[j]),
+             _vector(weights[t, j] * values[j], 2))
+            for j in range(n_tokens)
+        ]
         for t in range(n_tokens)
-        for j in range(n_tokens)
     ]  # fmt: skip
-    return MovingDrawing(
-        svg=picture.svg,
-        alt=picture.alt,
+    frames, labels = [], []
+    for t, step in product(range(n_tokens), range(len(STEPS))):
+        frames.append(_frame(tokens[t], _vector(queries[t]), tables[t], outputs[t], step))
+        told = f"Attention of “{tokens[t]}”, step {step + 1} of {len(STEPS)}: {STEPS[step][1]}."
+        labels.append(f"{told} {_told(step, tables[t], outputs[t])}")
+    rows = [
+        (tokens[t], row[0], *row[2:6], row[7], outputs[t])
+        for t in range(n_tokens)
+        for row in tables[t]
+    ]
+    last = len(STEPS) - 1  # so that the picture is complete where no script runs
+    return MovingDrawing.from_frames(
+        frames,
+        EDGES[-1] + LEFT,
+        TOP + ROW * (n_tokens + 1) + 30,
         controls=(
             Control("token", "token", tuple(tokens)),
-            Control("step", "step", tuple(name for name, _ in STEPS), first),
+            Control("step", "step", tuple(name for name, _ in STEPS), last),
         ),
-        parts=parts,
         labels=labels,
-        table=(header, *rows),
+        table=(("query", "key", "q·k", "÷ √dₖ", "exp", "weight a", "a v", "output o"), *rows),
     )
 
 
-def _told(
-    step: int,
-    tokens: Sequence[str],
-    raw_scores: Array,
-    scores: Array,
-    weights: Array,
-    values: Array,
-) -> str:
+def _told(step: int, table: Sequence[Sequence[str]], output: str) -> str:
     """The numbers that a step adds, in words."""
     if step == 0:
         return "Nothing is computed yet."
     if step == 6:
-        return f"The output is {_vector(weights @ values, 2)}."
-    new = {
-        1: [_show(r) for r in raw_scores],
-        2: [_show(s) for s in scores],
-        3: [_show(np.exp(s)) for s in scores],
-        4: [_show(a, 3) for a in weights],
-        5: [_vector(a * v, 2) for a, v in zip(weights, values, strict=True)],
-    }[step]
-    return ", ".join(f"{token} {shown}" for token, shown in zip(tokens, new, strict=True)) + "."
+        return f"The output is {output}."
+    return ", ".join(f"{row[0]} {row[WORKS_IN[step]]}" for row in table) + "."

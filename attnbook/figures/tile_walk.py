@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, Drawing, colour, tag, text
+from attnbook.figures.drawing import Array, axis_title, rect, tag, text
 from attnbook.figures.matrices import _show
-from attnbook.figures.moving import Control, MovingDrawing, one_line
+from attnbook.figures.moving import Control, MovingDrawing
 from attnlib import masks
 from attnlib.numpy_blockwise import SoftmaxState
 
 KINDS = ("all keys", "causal")
 COLUMNS = ("m", "ℓ", "õ", "o")
+# The queries and keys of each tile, row by row, by its place among the tiles.
+Tiles = dict[tuple[int, int], tuple[slice, slice]]
 CELL, LEFT, TOP, COLUMN = 38.0, 46.0, 82.0, 54.0
 
 
@@ -46,30 +47,28 @@ def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
     return (*shown, _show(state.finish()[0][row, 0]) if finished else "…")
 
 
-def _walk(scores: Array, value: Array, kind: str, block_q: int, block_k: int) -> list[Step]:
+def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
     """Every step from the empty states on: one row of tiles after the other."""
     n_queries, n_keys = scores.shape
     part = masks.causal(n_queries, n_keys) if kind == "causal" else np.ones_like(scores, bool)
     rows = [_printed(SoftmaxState.empty((1,), 1), 0, False)] * n_queries
     steps = [Step(None, {}, tuple(rows), frozenset(), frozenset())]
-    done: set[tuple[int, int]] = set()
-    skipped: set[tuple[int, int]] = set()
-    for a, queries in enumerate(_blocks(n_queries, block_q)):
-        state = SoftmaxState.empty((queries.stop - queries.start,), 1)
-        for b, keys in enumerate(_blocks(n_keys, block_k)):
-            held, seen = {}, part[queries, keys]
-            (done if seen.any() else skipped).add((a, b))
-            if seen.any():
-                tile = np.where(seen, scores[queries, keys], -np.inf)
-                held = {
-                    (queries.start + i, keys.start + j): s for (i, j), s in np.ndenumerate(tile)
-                }
-                state = state.update(tile, value[keys, None])
-                finished = not part[queries, keys.stop :].any()
-                for row in range(queries.stop - queries.start):
-                    rows[queries.start + row] = _printed(state, row, finished)
-            fate = frozenset(done), frozenset(skipped)
-            steps.append(Step((queries, keys), held, tuple(rows), *fate))
+    for place, (queries, keys) in tiles.items():
+        if keys.start == 0:
+            state = SoftmaxState.empty((queries.stop - queries.start,), 1)
+        held, seen = {}, part[queries, keys]
+        done, skipped = steps[-1].done, steps[-1].skipped
+        if seen.any():
+            tile = np.where(seen, scores[queries, keys], -np.inf)
+            held = {(queries.start + i, keys.start + j): s for (i, j), s in np.ndenumerate(tile)}
+            state = state.update(tile, value[keys, None])
+            finished = not part[queries, keys.stop :].any()
+            for row in range(queries.stop - queries.start):
+                rows[queries.start + row] = _printed(state, row, finished)
+            done |= {place}
+        else:
+            skipped |= {place}
+        steps.append(Step((queries, keys), held, tuple(rows), done, skipped))
     return steps
 
 
@@ -97,25 +96,61 @@ def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, st
     return title, note, f"{title}. {note}\n{each}."
 
 
-def _box(here: tuple[slice, slice] | None) -> dict[str, Any]:
+def _box(here: tuple[slice, slice] | None) -> tuple[float, float, float, float]:
+    """Where a tile lies: x, y, width and height."""
     queries, keys = here or (slice(0, 0), slice(0, 0))  # before the first tile: without width
-    return {
-        "x": LEFT + keys.start * CELL,
-        "y": TOP + queries.start * CELL,
-        "width": (keys.stop - keys.start) * CELL,
-        "height": (queries.stop - queries.start) * CELL,
-    }
+    x, y = LEFT + keys.start * CELL, TOP + queries.start * CELL
+    return x, y, (keys.stop - keys.start) * CELL, (queries.stop - queries.start) * CELL
 
 
-def _mark(name: str, box: dict[str, Any]) -> str:
+def _mark(name: str, box: tuple[float, float, float, float]) -> str:
     """A tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
         fill, stroke, d = "blue", "blue", f"M{x - 7:g} {y:g}l5 6 10-13"
     else:
         fill, stroke, d = "grid", "muted", f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14"
-    line = tag("path", d=d, fill="none", stroke=colour(stroke), stroke_width=2)
-    return tag("rect", **box, fill=colour(fill), fill_opacity="0.25") + line
+    line = tag("path", d=d, fill="none", stroke=stroke, stroke_width=2)
+    return rect(*box, fill, fill_opacity="0.25") + line
+
+
+def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
+    """The drawing of one step."""
+    right, bottom = LEFT + n_keys * CELL, TOP + len(step.rows) * CELL
+    start: dict[str, Any] = {"text_anchor": "start"}
+    end: dict[str, Any] = {"text_anchor": "end"}
+    body: list[str] = []
+    for (a, b), here in tiles.items():
+        done = (a, b) in step.done and step.here != here
+        for name, there in (("done", done), ("skip", (a, b) in step.skipped)):
+            mark = _mark(name, _box(here))
+            body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=there))
+        body.append(rect(*_box(here), stroke="muted"))
+    body.append(
+        rect(*_box(step.here), "orange", fill_opacity="0.12", stroke="orange", stroke_width=3,
+             data_part="here")
+    )  # fmt: skip
+    for i, j in np.ndindex(len(step.rows), n_keys):
+        x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
+        shown = _show(step.held[i, j], 1) if (i, j) in step.held else ""
+        body.append(text(x, y, shown, data_part=f"score-{i}-{j}"))
+    for i, row in enumerate(step.rows):
+        y = TOP + (i + 0.5) * CELL + 5
+        body.append(text(LEFT - 8, y, str(i), **end))
+        for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
+            weight = "600" if name == "o" else None
+            look = {"data_part": f"{name}-{i}", "font_weight": weight} | end
+            body.append(text(right + c * COLUMN, y, shown, **look))
+    for c, name in enumerate(COLUMNS, start=1):
+        body.append(axis_title(right + c * COLUMN, TOP - 10, name, **end))
+    body += [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j)) for j in range(n_keys)]
+    body += [
+        axis_title(LEFT, TOP - 30, "key j answers", **start),
+        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
+        text(4, 24, title, data_part="title", font_size=14, **start),
+        text(4, bottom + 26, note, data_part="note", **start),
+    ]
+    return "".join(body)
 
 
 def tile_walk(
@@ -134,85 +169,37 @@ def tile_walk(
     table, values = np.asarray(scores, dtype=np.float64), np.asarray(value, dtype=np.float64)
     if table.ndim != 2 or table.size == 0 or values.shape != table.shape[1:]:
         raise ValueError(
-            f"expected scores (L, S) and value (S,), came {table.shape} and {values.shape}"
+            f"scores and value must have shapes (L, S) and (S,); got {table.shape}, {values.shape}"
         )
     if min(block_q, block_k) < 1:
-        raise ValueError(f"expected blocks of 1 or more, came {block_q} and {block_k}")
+        raise ValueError(f"block_q and block_k must be at least 1; got {block_q} and {block_k}")
     n_queries, n_keys = table.shape
-    walks = [_walk(table, values, kind, block_q, block_k) for kind in KINDS]
-    frames = [step for walk in walks for step in walk]
-    n_tiles = len(walks[0]) - 1
-    first = n_tiles  # the last step without a mask: the picture is complete where no script runs
-    told = [
-        _words(kind, number, n_tiles, step)
-        for kind, walk in zip(KINDS, walks, strict=True)
-        for number, step in enumerate(walk)
-    ]
-    parts: dict[str, dict[str, Sequence[str]]] = {}
-    body: list[str] = []
-
-    def changing(part: str, words: Sequence[str], x: float, y: float, **look: str | float) -> None:
-        parts[part] = {"text": list(words)}
-        body.append(text(x, y, words[first], data_part=part, **look))
-
-    for a, queries in enumerate(_blocks(n_queries, block_q)):
-        for b, keys in enumerate(_blocks(n_keys, block_k)):
-            here = queries, keys
-            done = [(a, b) in step.done and step.here != here for step in frames]
-            for name, flags in (("done", done), ("skip", [(a, b) in f.skipped for f in frames])):
-                shown = "".join(str(int(flag)) for flag in flags)
-                parts[f"{name}-{a}-{b}"] = {"opacity": shown}
-                mark = _mark(name, _box(here))
-                body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=shown[first]))
-            body.append(tag("rect", **_box(here), fill="none", stroke="muted"))
-    boxes = [_box(step.here) for step in frames]
-    parts["here"] = {name: [f"{box[name]:g}" for box in boxes] for name in boxes[0]}
-    body.append(
-        tag("rect", data_part="here", **boxes[first], fill="orange", fill_opacity="0.12",
-            stroke="orange", stroke_width=3)
-    )  # fmt: skip
-    for i, j in np.ndindex(n_queries, n_keys):
-        printed = [_show(f.held[i, j], 1) if (i, j) in f.held else "" for f in frames]
-        changing(f"score-{i}-{j}", printed, LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5)
-    right, bottom = LEFT + n_keys * CELL, TOP + n_queries * CELL
-    for i in range(n_queries):
-        y = TOP + (i + 0.5) * CELL + 5
-        body.append(text(LEFT - 8, y, str(i), text_anchor="end"))
-        for c, name in enumerate(COLUMNS):
-            weight = {"font_weight": "600"} if name == "o" else {}
-            words = [step.rows[i][c] for step in frames]
-            changing(f"{name}-{i}", words, right + (c + 1) * COLUMN, y, text_anchor="end", **weight)
-    for c, name in enumerate(COLUMNS):
-        x = right + (c + 1) * COLUMN
-        body.append(text(x, TOP - 10, name, text_anchor="end", fill="muted"))
-    body += [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j)) for j in range(n_keys)]
-    middle = (TOP + bottom) / 2
-    body += [
-        text(LEFT, TOP - 30, "key j answers", text_anchor="start", fill="muted"),
-        text(14, middle, "query i asks", fill="muted",
-             transform=f"rotate(-90 14 {middle:g})"),
-    ]  # fmt: skip
-    changing("title", [title for title, _, _ in told], 4, 24, text_anchor="start", font_size=14)
-    changing("note", [note for _, note, _ in told], 4, bottom + 26, text_anchor="start")
-    labels = tuple(label for _, _, label in told)
-    width = right + len(COLUMNS) * COLUMN + 12
-    picture = Drawing.from_elements("".join(body), width, bottom + 38, one_line(labels[first]))
-    rows = [
-        (kind, str(number), str(i), _range("key", step.here[1]),
-         *(step.rows[i] if step.held else ("skipped",) * len(COLUMNS)))
-        for kind, walk in zip(KINDS, walks, strict=True)
-        for number, step in enumerate(walk) if step.here
-        for i in range(step.here[0].start, step.here[0].stop)
-    ]  # fmt: skip
-    options = ("start", *(str(number) for number in range(1, n_tiles + 1)))
-    return MovingDrawing(
-        svg=picture.svg,
-        alt=picture.alt,
+    tiles = {
+        (a, b): (queries, keys)
+        for a, queries in enumerate(_blocks(n_queries, block_q))
+        for b, keys in enumerate(_blocks(n_keys, block_k))
+    }
+    frames, labels, rows = [], [], []
+    for kind in KINDS:
+        for number, step in enumerate(_walk(table, values, kind, tiles)):
+            title, note, label = _words(kind, number, len(tiles), step)
+            frames.append(_frame(step, tiles, n_keys, title, note))
+            labels.append(label)
+            if step.here:
+                queries, keys = step.here
+                for i in range(queries.start, queries.stop):
+                    shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
+                    rows.append((kind, str(number), str(i), _range("key", keys), *shown))
+    options = ("start", *(str(number) for number in range(1, len(tiles) + 1)))
+    last = len(tiles)  # without a mask: the picture is complete where no script runs
+    return MovingDrawing.from_frames(
+        frames,
+        LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
+        TOP + n_queries * CELL + 38,
         controls=(
             Control("kind", "mask", KINDS, kind="choice"),
-            Control("tile", "tile", options, first),
+            Control("tile", "tile", options, last),
         ),
-        parts=parts,
         labels=labels,
         table=(("mask", "tile", "query", "keys", *COLUMNS), *rows),
     )
