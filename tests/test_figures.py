@@ -196,7 +196,7 @@ def test_drawing_leaves_the_readers_settings_alone() -> None:
 
 
 def test_no_drawing_without_words() -> None:
-    with pytest.raises(ValueError, match="at least five words, came 'a chart'"):
+    with pytest.raises(ValueError, match="at least five words; got 'a chart'"):
         figures.Drawing("<svg/>", "a chart")
 
 
@@ -286,7 +286,7 @@ def test_memory_levels_widen_downwards_and_say_what_they_hold() -> None:
     assert float(boxes[0].attrib["width"]) < float(boxes[1].attrib["width"])
     assert {"cache", "1 MB", "tiles", "memory", "9 GB", "Q, K, V"} == set(_texts(drawing))
     assert "cache (1 MB) holds tiles; memory (9 GB) holds Q, K, V." in drawing.alt
-    with pytest.raises(ValueError, match="at least one level, came none"):
+    with pytest.raises(ValueError, match="at least one level; got none"):
         figures.memory_levels({})
 
 
@@ -296,9 +296,9 @@ def test_roofline_puts_each_point_on_the_roof() -> None:
     assert "half at 20. slow at 2, roof 8; fast at 100, roof 40." in drawing.alt
     assert {"slow", "fast", "half", "1", "4", "16", "64", "256"} <= set(_texts(drawing))
     rates = {"peak": 1.0, "bandwidth": 1.0, "lower": {}}
-    with pytest.raises(ValueError, match="one to 4 points, came 0"):
+    with pytest.raises(ValueError, match="one to 4 points; got 0"):
         figures.roofline({}, **rates)
-    with pytest.raises(ValueError, match=r"positive intensities, came \[0.0\]"):
+    with pytest.raises(ValueError, match=r"positive and finite; got \[0.0\]"):
         figures.roofline({"none": 0.0}, **rates)
 
 
@@ -444,7 +444,7 @@ def test_what_changes_is_found_in_the_finished_frames() -> None:
 
 def test_moving_drawing_wants_one_value_a_frame() -> None:
     control = figures.Control("d_k", "d_k", ("4", "16"))
-    with pytest.raises(ValueError, match=r"expected 2 values, one a frame; bar.y has 1"):
+    with pytest.raises(ValueError, match=r"bar.y must have 2 values, one a frame; got 1"):
         figures.MovingDrawing(
             "<svg/>", "a b c d e", (control,), {"bar": {"y": ["1"]}}, ("a", "b"), (("d_k",),)
         )
@@ -453,21 +453,21 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: figures.heatmap([1.0], name="w"), r"a matrix.*came shape \(1,\)"),
-        (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"came shape \(0, 2\)"),
-        (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "expected 1 labels, came 2"),
+        (lambda: figures.heatmap([1.0], name="w"), r"a matrix.*got shape \(1,\)"),
+        (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"got shape \(0, 2\)"),
+        (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "must be 1 labels; got 2"),
         (lambda: figures.matrix_equation("="), "at least one"),
-        (lambda: figures.head_weights(np.zeros((2, 3)), "abc"), r"\(h, 3, 3\), came \(2, 3\)"),
-        (lambda: figures.heads_diagram(7, 12, 5, 4, 5), "one to 4 heads, came 5"),
-        (lambda: figures.shared_heads(6, [4]), "a divisor of 6 query heads, came 4"),
+        (lambda: figures.head_weights(np.zeros((2, 3)), "abc"), r"\(h, 3, 3\); got \(2, 3\)"),
+        (lambda: figures.heads_diagram(7, 12, 5, 4, 5), "n_heads must be one to 4; got 5"),
+        (lambda: figures.shared_heads(6, [4]), "a divisor of 6 query heads; got 4"),
         (
             lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
             r"the same shape; got \(1, 1\) and \(1, 2\)",
         ),
         (lambda: figures.score_histograms({}), "at least one sample"),
-        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ, came others at d_k = 4"),
-        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "came others at d_k = 4"),
-        (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\), came \(1, 3\)"),
+        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ; got others at d_k = 4"),
+        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "got others at d_k = 4"),
+        (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\); got \(1, 3\)"),
         (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*; got \('all', 5, 2\)"),
         (
             lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
@@ -477,23 +477,23 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\); got 5"),
         (
             lambda: figures.squares([1.0], name="z", rows="", columns=""),
-            r"a matrix.*came shape \(1,\)",
+            r"a matrix.*got shape \(1,\)",
         ),
         (
             lambda: figures.squares([[1.5]], name="z", rows="", columns=""),
-            "from -1 to 1, came up to 1.5",
+            "between -1 and 1; got up to 1.5",
         ),
         (
             lambda: figures.lines([1], {}, x_title="", y_title="", alt="a b c d e"),
-            "one to 3 series, came 0",
+            "one to 3 series; got 0",
         ),
         (
             lambda: figures.lines([1, 2], {"a": [1]}, x_title="", y_title="", alt="a b c d e"),
-            r"expected 2 values in 'a', came \(1,\)",
+            r"'a' must have 2 values; got shape \(1,\)",
         ),
         (
             lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt="a b c d e"),
-            r"expected 1 values in 'a', came \(2,\)",
+            r"'a' must have 1 values; got shape \(2,\)",
         ),
     ],
 )
@@ -597,7 +597,7 @@ def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:
 def test_hull_joins_the_corners_and_leaves_out_the_point_inside() -> None:
     corners = np.array([[0, 0], [4, 0], [0, 2], [1, 0.5]])
     assert _edges(corners) == [[0, 1], [0, 2], [1, 2]]
-    with pytest.raises(ValueError, match=r"shape \(2, 2\), at least 3"):
+    with pytest.raises(ValueError, match=r"shape \(2, 2\), with at least 3"):
         figures.hull(corners[:2], corners[:2], ["a", "b"])
 
 
@@ -625,7 +625,7 @@ def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
 
 
 def test_gradient_tiles_refuses_a_tile_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match=r"expected a tile of 3 by 4, came \(3, 0\)"):
+    with pytest.raises(ValueError, match=r"a tile of 3 by 4; got \(3, 0\)"):
         figures.gradient_tiles(3, 4, (3, 0))
-    with pytest.raises(ValueError, match=r"not skipped, came \(0, 2\)"):
+    with pytest.raises(ValueError, match=r"not skipped; got \(0, 2\)"):
         figures.gradient_tiles(3, 4, (0, 2), is_causal=True)

@@ -105,7 +105,7 @@ class Drawing:
 
     def __post_init__(self) -> None:
         if len(self.alt.split()) < 5:
-            raise ValueError(f"expected alt text of at least five words, came {self.alt!r}")
+            raise ValueError(f"alt text must have at least five words; got {self.alt!r}")
 
     @classmethod
     def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:

@@ -34,7 +34,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
     'on top: cache (1 MB) holds Q; memory (9 GB) holds K and V.'
     """
     if not levels:
-        raise ValueError("expected at least one level, came none")
+        raise ValueError("levels must hold at least one level; got none")
     width, height, gap = 620.0, 58.0, 24.0
     body: list[str] = []
     for index, (name, (size, held)) in enumerate(levels.items()):
@@ -82,9 +82,9 @@ def roofline(
     Raises: `ValueError` for no point, more than four, or an intensity that is not positive.
     """
     if not 1 <= len(points) <= len(LOOKS):
-        raise ValueError(f"expected one to {len(LOOKS)} points, came {len(points)}")
+        raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")
     if not all(0 < intensity < np.inf for intensity in points.values()):
-        raise ValueError(f"expected positive intensities, came {list(points.values())}")
+        raise ValueError(f"intensities must be positive and finite; got {list(points.values())}")
     balance = peak / bandwidth
     ends = _powers([*points.values(), balance])
     with canvas(8.6, 4.4) as (figure, [axes]):

@@ -55,9 +55,9 @@ def gradient_tiles(
     """
     row, column = at
     if not (0 <= row < n_query_blocks and 0 <= column < n_key_blocks):
-        raise ValueError(f"expected a tile of {n_query_blocks} by {n_key_blocks}, came {at}")
+        raise ValueError(f"at must be a tile of {n_query_blocks} by {n_key_blocks}; got {at}")
     if is_causal and row < column:
-        raise ValueError(f"expected a tile that is not skipped, came {at}")
+        raise ValueError(f"at must be a tile that is not skipped; got {at}")
     left, top = 26 + WIDE + 2 * GAP, 30 + TALL + 2 * GAP
     right, bottom = left + n_key_blocks * TILE, top + n_query_blocks * TILE
     body, turn, skipped = [], 0, 0

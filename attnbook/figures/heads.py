@@ -23,7 +23,7 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
     """
     table = np.asarray(weights, dtype=np.float64)
     if table.ndim != 3 or table.shape[0] == 0 or table.shape[1:] != (len(tokens),) * 2:
-        raise ValueError(f"expected weights (h, {len(tokens)}, {len(tokens)}), came {table.shape}")
+        raise ValueError(f"weights must be (h, {len(tokens)}, {len(tokens)}); got {table.shape}")
     x, tall, body, words = 0.0, 0.0, [], []
     for index, one in enumerate(table):
         inner, width, height, alt = _heatmap(one, f"head {index}", tokens, tokens, limit=1.0)
@@ -50,7 +50,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     Raises: `ValueError` for fewer than one or more than four heads.
     """
     if not 1 <= n_heads <= len(LOOKS):
-        raise ValueError(f"expected one to {len(LOOKS)} heads, came {n_heads}")
+        raise ValueError(f"n_heads must be one to {len(LOOKS)}; got {n_heads}")
     left, wide, top = 330.0, 150.0, {"X": 10.0, "wide": 104.0, "head": 214.0, "join": 372.0}
     heads = [left + (index - (n_heads - 1) / 2) * 470 / max(n_heads, 3) for index in range(n_heads)]
     lines, boxes = [], [_box(left, top["X"], 118, 50)]
@@ -123,7 +123,7 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
     step, left, tall, body, words = 66.0, 120.0, 138.0, [], []
     for row, n_shared in enumerate(n_kv_heads):
         if n_shared < 1 or n_heads % n_shared:
-            raise ValueError(f"expected a divisor of {n_heads} query heads, came {n_shared}")
+            raise ValueError(f"h_kv must be a divisor of {n_heads} query heads; got {n_shared}")
         group, y = n_heads // n_shared, 12.0 + row * tall
         body.append(text(8, y + 21, "query heads", text_anchor="start"))
         body.append(text(8, y + 91, "keys, values", text_anchor="start"))

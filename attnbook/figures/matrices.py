@@ -18,14 +18,16 @@ STRONGEST = 0.55
 def _table(values: ArrayLike) -> NDArray[np.float64]:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.size == 0:
-        raise ValueError(f"expected a matrix with at least one entry, came shape {table.shape}")
+        raise ValueError(
+            f"a matrix must have two axes and at least one entry; got shape {table.shape}"
+        )
     return table
 
 
 def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
     labels = list(given) if given is not None else [f"{prefix}{index}" for index in range(count)]
     if len(labels) != count:
-        raise ValueError(f"expected {count} labels, came {len(labels)}: {labels}")
+        raise ValueError(f"there must be {count} labels; got {len(labels)}: {labels}")
     return labels
 
 
@@ -145,7 +147,7 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
         tables.append(part if isinstance(part, str) else (part[0], _table(part[1])))
     matrices = [part for part in tables if not isinstance(part, str)]
     if not matrices:
-        raise ValueError(f"expected at least one (name, matrix) pair, came {parts!r}")
+        raise ValueError(f"parts must hold at least one (name, matrix) pair; got {parts!r}")
     limit = max(float(np.max(np.abs(table))) for _, table in matrices)
     tallest = max(table.shape[0] for _, table in matrices) * LINE
     x, top = 8.0, 34.0

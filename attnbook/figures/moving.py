@@ -120,7 +120,7 @@ class MovingDrawing(Drawing):
             lengths |= {f"{part}.{key}": len(values) for key, values in attributes.items()}
         for name, length in lengths.items():
             if length != n_frames:
-                raise ValueError(f"expected {n_frames} values, one a frame; {name} has {length}")
+                raise ValueError(f"{name} must have {n_frames} values, one a frame; got {length}")
 
     @classmethod
     def from_frames(

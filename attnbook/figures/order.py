@@ -31,7 +31,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
     """
     table = _table(values)
     if not np.all(np.abs(table) <= 1.0):
-        raise ValueError(f"expected entries from -1 to 1, came up to {np.max(np.abs(table)):g}")
+        raise ValueError(f"entries must lie between -1 and 1; got up to {np.max(np.abs(table)):g}")
     n_rows, n_columns = table.shape
     left, top = 52.0, 46.0
     width, height = n_columns * CELL, n_rows * CELL

@@ -28,9 +28,9 @@ def score_histograms(samples: Mapping[int, Array]) -> Drawing:
     """
     for d_k, scores in samples.items():
         if not (np.size(scores) and np.all(np.isfinite(scores)) and np.ptp(scores) > 0):
-            raise ValueError(f"expected finite scores that differ, came others at d_k = {d_k}")
+            raise ValueError(f"scores must be finite and differ; got others at d_k = {d_k}")
     if not samples:
-        raise ValueError("expected at least one sample of scores, came none")
+        raise ValueError("samples must hold at least one sample of scores; got none")
     limit = 4.0 * np.ceil(max(float(np.max(np.abs(s))) for s in samples.values()) / 4.0)
     with canvas(8.6, 0.9 * len(samples) + 0.6) as (figure, [axes]):
         for row, (d_k, scores) in enumerate(samples.items()):
