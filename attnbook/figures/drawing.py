@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
+from math import hypot
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +84,17 @@ def line(x1: float, y1: float, x2: float, y2: float, name: str, dash: str | None
 def rect(x: float, y: float, width: float, height: float, fill: str = "none", **look: Any) -> str:
     """A rectangle with its upper left corner at (x, y)."""
     return tag("rect", x=x, y=y, width=width, height=height, fill=fill, **look)
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, name: str, width: float = 1.0) -> str:
+    """An arrow in a named colour, with its tip at (x2, y2)."""
+    length = hypot(x2 - x1, y2 - y1)
+    along = (x2 - x1) / length, (y2 - y1) / length
+    foot = x2 - 7 * along[0], y2 - 7 * along[1]
+    sides = [(foot[0] + s * 4 * along[1], foot[1] - s * 4 * along[0]) for s in (1, -1)]
+    points = " ".join(f"{number(x)},{number(y)}" for x, y in [(x2, y2), *sides])
+    shaft = tag("line", x1=x1, y1=y1, x2=foot[0], y2=foot[1], stroke=name, stroke_width=width)
+    return shaft + tag("polygon", points=points, fill=name)
 
 
 def axis_title(x: float, y: float, words: str, *, upright: bool = False, **look: Any) -> str:

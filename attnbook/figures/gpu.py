@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnbook.figures.charts import SERIES, canvas
-from attnbook.figures.drawing import COLOURS, Drawing, colour, line, tag, text
+from attnbook.figures.drawing import COLOURS, Drawing, line, rect, text
 
 # One look for each point: a fourth joins those of the series.
 LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker": "D"})
@@ -42,20 +42,13 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
         inset = 90.0 * (len(levels) - 1 - index) / len(levels)
         y = 10.0 + index * (height + gap)
         last = index == len(levels) - 1
-        body.append(
-            tag(
-                "rect",
-                x=10 + inset,
-                y=y,
-                width=width - 20 - 2 * inset,
-                height=height,
-                rx=6,
-                fill=colour("orange" if last else "blue"),
-                fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",
-                stroke=colour("orange" if last else "blue"),
-                stroke_dasharray="6 4" if last else None,
-            )
-        )
+        shade = "orange" if last else "blue"
+        box = rect(
+            10 + inset, y, width - 20 - 2 * inset, height, shade, rx=6, stroke=shade,
+            fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",
+            stroke_dasharray="6 4" if last else None,
+        )  # fmt: skip
+        body.append(box)
         left, right, middle = 24 + inset, width - 24 - inset, y + height / 2
         body.append(text(left, middle - 5, name, text_anchor="start", font_weight="600"))
         body.append(text(right, middle - 5, size, text_anchor="end", fill="muted"))

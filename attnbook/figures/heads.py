@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Drawing, colour, line, number, tag, text
+from attnbook.figures.diagrams import Box, Join, boxes_and_arrows
+from attnbook.figures.drawing import Drawing, number, tag, text
 from attnbook.figures.matrices import _heatmap
 
 # A head is known by its number; colour and dash of its lines say it again.
@@ -33,15 +34,9 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
     return Drawing.from_elements("".join(body), x - 20, tall, " ".join(words))
 
 
-def _box(x: float, y: float, width: float, height: float, name: str = "blue") -> str:
-    """A rounded box with its centre line at x and its top at y."""
-    fill, stroke = colour("paper"), colour(name)
-    left = x - width / 2
-    return tag("rect", x=left, y=y, width=width, height=height, rx=6, fill=fill, stroke=stroke)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, head: int | None = None) -> str:
-    return line(x1, y1, x2, y2, *(("muted", None) if head is None else LOOKS[head]))
+def _spread(middle: float, step: float, count: int) -> list[float]:
+    """Places at equal steps, about the middle."""
+    return [middle + (index - (count - 1) / 2) * step for index in range(count)]
 
 
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> Drawing:
@@ -51,56 +46,46 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     """
     if not 1 <= n_heads <= len(LOOKS):
         raise ValueError(f"n_heads must be one to {len(LOOKS)}; got {n_heads}")
-    left, wide, top = 330.0, 150.0, {"X": 10.0, "wide": 104.0, "head": 214.0, "join": 372.0}
-    heads = [left + (index - (n_heads - 1) / 2) * 470 / max(n_heads, 3) for index in range(n_heads)]
-    lines, boxes = [], [_box(left, top["X"], 118, 50)]
-    boxes += [text(left, top["X"] + 21, "X", font_weight="600")]
-    boxes += [text(left, top["X"] + 40, f"{n_tokens} × {d_model}", fill="muted")]
+    left, wide = 330.0, 150.0
+    shape = f"{n_tokens} × {d_model}"
+    boxes, joins = {"X": Box(left, 10, 118, 50, ("X", shape))}, []
 
-    def segmented(x: float, y: float, width: float) -> list[float]:
-        """A matrix cut into one segment for each head; gives where the segments' centres lie."""
+    def segmented(name: str, x: float, top: float, width: float) -> None:
+        """Cut a matrix into one segment for each head."""
         step = width / n_heads
-        places = [x + (index - (n_heads - 1) / 2) * step for index in range(n_heads)]
-        for index, place in enumerate(places):
-            boxes.append(_box(place, y, step, 26, LOOKS[index][0]))
-            boxes.append(text(place, y + 18, str(index)))
-        return places
+        for head, place in enumerate(_spread(x, step, n_heads)):
+            boxes[f"{name} {head}"] = Box(place, top, step, 26, (str(head),), LOOKS[head][0])
 
-    for index, name in enumerate(("X W_Q", "X W_K", "X W_V")):
-        x = left + (index - 1) * (wide + 18)
+    for name, x in zip(("X W_Q", "X W_K", "X W_V"), _spread(left, wide + 18, 3), strict=True):
         columns = n_heads * (d_v if name == "X W_V" else d_k)
-        lines.append(_line(left, top["X"] + 50, x, top["wide"] - 24))
-        boxes.append(text(x, top["wide"] - 8, f"{name}: {n_tokens} × {columns}"))
-        for head, place in enumerate(segmented(x, top["wide"], wide)):
-            lines.append(_line(place, top["wide"] + 26, heads[head], top["head"], head))
-    joined = segmented(left, top["join"], 260)
-    shape = f"{n_tokens} × {n_heads * d_v}"
-    boxes.append(text(left + 138, top["join"] + 18, shape, text_anchor="start"))
+        boxes[name] = Box(x, 80, wide, 22, (f"{name}: {n_tokens} × {columns}",), None)
+        segmented(name, x, 104, wide)
+        joins.append(Join("X", name))
+        joins += [Join(f"{name} {h}", f"head {h}", *LOOKS[h]) for h in range(n_heads)]
     rows = (
         f"Q, K: {n_tokens} × {d_k}",
         f"V: {n_tokens} × {d_v}",
         f"weights: {n_tokens} × {n_tokens}",
         f"output: {n_tokens} × {d_v}",
     )
-    for head, x in enumerate(heads):
-        boxes.append(_box(x, top["head"], 112, 106, LOOKS[head][0]))
-        boxes.append(text(x, top["head"] + 21, f"head {head}", font_weight="600"))
-        for row, words in enumerate(rows):
-            boxes.append(text(x, top["head"] + 41 + 19 * row, words, fill="muted"))
-        lines.append(_line(x, top["head"] + 106, joined[head], top["join"], head))
-    end = top["join"] + 26
-    lines.append(_line(left, end, left, end + 40))
-    boxes += [_box(left, end + 40, 118, 50), text(left, end + 61, "output Y", font_weight="600")]
-    boxes += [text(left, end + 80, f"{n_tokens} × {d_model}", fill="muted")]
-    steps = (
-        ("project", top["wide"] - 25),
-        ("split", top["wide"] + 74),
-        ("attend", top["head"] + 58),
-        ("concatenate", top["join"] - 24),
-        (f"W_O: {n_heads * d_v} × {d_model}", end + 26),
-    )
-    for words, y in steps:
-        boxes.append(text(4, y, words, text_anchor="start", font_style="italic"))
+    for head, x in enumerate(_spread(left, 470 / max(n_heads, 3), n_heads)):
+        name = f"head {head}"
+        boxes[name] = Box(x, 214, 112, 106, (name, *rows), LOOKS[head][0])
+        joins.append(Join(name, f"joined {head}", *LOOKS[head]))
+    segmented("joined", left, 372, 260)
+    boxes["joined"] = Box(left, 372, 260, 26, (), None)
+    boxes["output"] = Box(left, 438, 118, 50, ("output Y", shape))
+    body = boxes_and_arrows(boxes, [*joins, Join("joined", "output")])
+    body += text(left + 138, 390, f"{n_tokens} × {n_heads * d_v}", text_anchor="start")
+    steps = {
+        "project": 79,
+        "split": 178,
+        "attend": 272,
+        "concatenate": 348,
+        f"W_O: {n_heads * d_v} × {d_model}": 424,
+    }
+    for words, y in steps.items():
+        body += text(4, y, words, text_anchor="start", font_style="italic")
     alt = (
         f"From X ({n_tokens} by {d_model}) through {n_heads} heads to the output ({n_tokens} by "
         f"{d_model}). X W_Q and X W_K ({n_tokens} by {n_heads * d_k}) and X W_V ({n_tokens} by "
@@ -109,7 +94,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         f"and an output ({n_tokens} by {d_v}) of its own. The outputs side by side ({n_tokens} by "
         f"{n_heads * d_v}) times W_O ({n_heads * d_v} by {d_model}) are the output."
     )
-    return Drawing.from_elements("".join(lines + boxes), 600, end + 100, alt)
+    return Drawing.from_elements(body, 600, 498, alt)
 
 
 def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
@@ -120,23 +105,26 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
 
     Raises: `ValueError` for a number of key heads that does not divide the query heads.
     """
-    step, left, tall, body, words = 66.0, 120.0, 138.0, [], []
+    step, left, tall, body, words = 66.0, 120.0, 138.0, "", []
     for row, n_shared in enumerate(n_kv_heads):
         if n_shared < 1 or n_heads % n_shared:
             raise ValueError(f"h_kv must be a divisor of {n_heads} query heads; got {n_shared}")
         group, y = n_heads // n_shared, 12.0 + row * tall
-        body.append(text(8, y + 21, "query heads", text_anchor="start"))
-        body.append(text(8, y + 91, "keys, values", text_anchor="start"))
-        body.append(text(8, y + 56, f"h_kv = {n_shared}", text_anchor="start", font_weight="600"))
-        places = [left + (index + 0.5) * step for index in range(n_heads)]
+        body += text(8, y + 21, "query heads", text_anchor="start")
+        body += text(8, y + 91, "keys, values", text_anchor="start")
+        body += text(8, y + 56, f"h_kv = {n_shared}", text_anchor="start", font_weight="600")
+        middle = left + n_heads * step / 2
+        boxes = {
+            f"query {i}": Box(x, y, 46, 32, (str(i),))
+            for i, x in enumerate(_spread(middle, step, n_heads))
+        }
         # Each key head stands below the middle of its group.
-        centres = [left + (index + 0.5) * group * step for index in range(n_shared)]
-        for index, x in enumerate(places):
-            body.append(_line(x, y + 32, centres[index // group], y + 70))
-        for index, x in enumerate(places):
-            body += [_box(x, y, 46, 32), text(x, y + 21, str(index))]
-        for index, x in enumerate(centres):
-            body += [_box(x, y + 70, 46, 32, "orange"), text(x, y + 91, str(index))]
+        boxes |= {
+            f"key {i}": Box(x, y + 70, 46, 32, (str(i),), "orange")
+            for i, x in enumerate(_spread(middle, group * step, n_shared))
+        }
+        joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]
+        body += boxes_and_arrows(boxes, joins)
         groups = [range(index * group, (index + 1) * group) for index in range(n_shared)]
         uses = [
             f"{', '.join(map(str, heads))} use{'s' if group == 1 else ''} {index}"
@@ -145,4 +133,4 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
         words.append(f"h_kv = {n_shared}: {'; '.join(uses)}.")
     alt = "Query heads and the key head that each uses. " + " ".join(words)
     height = 12 + len(words) * tall - 24
-    return Drawing.from_elements("".join(body), left + n_heads * step, height, alt)
+    return Drawing.from_elements(body, left + n_heads * step, height, alt)

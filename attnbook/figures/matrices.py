@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.drawing import Array, Drawing, axis_title, rect, text
 
 CELL = 52.0
 LINE = 34.0
@@ -15,7 +15,7 @@ LINE = 34.0
 STRONGEST = 0.55
 
 
-def _table(values: ArrayLike) -> NDArray[np.float64]:
+def _table(values: ArrayLike) -> Array:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.size == 0:
         raise ValueError(
@@ -36,9 +36,7 @@ def _show(value: float, digits: int = 2) -> str:
     return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
 
 
-def _cells(
-    table: NDArray[np.float64], left: float, top: float, limit: float, digits: int, height: float
-) -> str:
+def _cells(table: Array, left: float, top: float, limit: float, digits: int, height: float) -> str:
     """The coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
@@ -46,13 +44,12 @@ def _cells(
         finite = bool(np.isfinite(value))
         share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
         parts.append(
-            tag(
-                "rect",
-                x=x,
-                y=y,
-                width=CELL,
-                height=height,
-                fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
+            rect(
+                x,
+                y,
+                CELL,
+                height,
+                ("blue" if value >= 0 else "orange") if finite else "grid",
                 # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
                 fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
                 stroke="grid",
@@ -106,14 +103,8 @@ def _heatmap(
     middle_x, middle_y = left + n_columns * CELL / 2, top + n_rows * CELL / 2
     body = [
         _cells(table, left, top, largest if limit is None else limit, digits, CELL),
-        text(middle_x, 20, f"{name}: {column_title}", fill="muted"),
-        text(
-            16,
-            middle_y,
-            row_title,
-            fill="muted",
-            transform=f"rotate(-90 16 {middle_y:g})",
-        ),
+        axis_title(middle_x, 20, f"{name}: {column_title}"),
+        axis_title(16, middle_y, row_title, upright=True),
     ]
     for index, label in enumerate(column_labels):
         body.append(text(left + (index + 0.5) * CELL, top - 12, label))
@@ -142,7 +133,7 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
 
     Raises: `ValueError` when a part is neither, or a matrix is empty.
     """
-    tables: list[tuple[str, NDArray[np.float64]] | str] = []
+    tables: list[tuple[str, Array] | str] = []
     for part in parts:
         tables.append(part if isinstance(part, str) else (part[0], _table(part[1])))
     matrices = [part for part in tables if not isinstance(part, str)]
