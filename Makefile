@@ -77,7 +77,7 @@ $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
 # -- book ------------------------------------------------------------------------------------------
 
 BOOK := _build/.complete
-FOLDERS := _ext attnlib benchmarks/results chapters reference
+FOLDERS := _ext attnbook attnlib benchmarks/results chapters reference
 SOURCES := _config.yml _toc.yml index.md references.bib \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
@@ -135,11 +135,11 @@ fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzz
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/test_fuzz.py tests/test_properties.py \
 	  $(WORKERS) $(PYTEST_ARGS)
 
-coverage: $(ENVIRONMENT) ## say which lines of attnlib the unit tests run, and which the notebooks
+coverage: $(ENVIRONMENT) ## say which lines of the packages the unit tests run, and which the notebooks
 	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
 
 # What a test that is named for it must notice; then whatever mutmut would change, which takes long.
-mutants: $(ENVIRONMENT) ## make mistakes in attnlib; tests must notice (ONLY=named, ONLY="masks positions")
+mutants: $(ENVIRONMENT) ## make mistakes in the package; tests must notice (ONLY=named, ONLY="masks positions")
 	@if [ "$(ONLY)" = named ] || [ -z "$(ONLY)" ]; then $(BIN)/python -m tools.mutants; fi
 	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY:store=--store); fi
 

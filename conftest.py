@@ -1,4 +1,4 @@
-"""What must hold before any module is imported, of the tests or of attnlib with its doctests."""
+"""What must hold before any module is imported, in the tests or in doctests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`{drawing} name`: a drawing of `attnlib.figures`, made when the book is built.
+"""`{drawing} name`: a drawing of `attnbook.figures`, made when the book is built.
 
-For pages that are no notebooks. The name is a function of `attnlib.figures` that can be called
+For pages that are no notebooks. The name is a function of `attnbook.figures` that can be called
 without arguments, or with the integers given as `:sizes: 3 4 2 3`.
 """
 
@@ -13,7 +13,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlib import figures
+from attnbook import figures
 
 
 class DrawingDirective(SphinxDirective):

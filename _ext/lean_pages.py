@@ -232,7 +232,7 @@ def choose_scripts(
     if doctree is not None and any(is_moving(raw) for raw in doctree.findall(nodes.raw)):
         if not (Path(app.doctreedir) / "lean_pages" / "attn").is_dir():
             raise ExtensionError(
-                f"{pagename} has a moving figure; attnlib/figures has no moving.js"
+                f"{pagename} has a moving figure; attnbook/figures has no moving.js"
             )
         app.add_js_file("attn/moving.js")
 
@@ -310,7 +310,7 @@ def add_assets(app: Sphinx) -> None:
     # After the theme's and the notebooks' own, so that the book has the last word.
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js")
-    figures = Path(app.srcdir) / "attnlib" / "figures"
+    figures = Path(app.srcdir) / "attnbook" / "figures"
     target = Path(app.doctreedir) / "lean_pages"
     shutil.rmtree(target, ignore_errors=True)
     if all((figures / name).is_file() for name in MOVING_FILES):

@@ -21,7 +21,7 @@ from sphinx.errors import ExtensionError
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 84
 CARDS = "_images/cards"
-# The colours of the light theme, as book.css and attnlib.figures have them.
+# The colours of the light theme, as book.css and attnbook.figures have them.
 INK, MUTED, PAPER, BLUE = (31, 41, 51), (76, 87, 99), (255, 255, 255), (21, 101, 176)
 # The fonts that Matplotlib brings, so that a card has the same letters on every machine.
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"

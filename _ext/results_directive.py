@@ -17,7 +17,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlib import figures
+from attnbook import figures
 
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 Rows = list[dict[str, Any]]

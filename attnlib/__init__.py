@@ -10,8 +10,8 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     triton_fused      the same in one GPU kernel (needs triton, and a GPU or Triton's interpreter)
 
 `implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
-attend to whom) and `examples` (the numbers that every chapter uses). NumPy alone is needed, and
-torch by the rungs on tensors alone.
+attend to whom) and `positions` (where a token stands). NumPy alone is needed, and torch by the
+rungs on tensors alone. What the book draws and measures with is a package of its own, `attnbook`.
 """
 
 from __future__ import annotations

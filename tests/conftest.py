@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-images",
         action="store_true",
-        help="write the stored images of attnlib.figures anew; look at them before a commit",
+        help="write the stored images of attnbook.figures anew; look at them before a commit",
     )
 
 

@@ -16,7 +16,7 @@ def report(**files: tuple[int, list[int], int, list[list[int]]]) -> dict[str, An
     """Give what `coverage json` gives, for files of so many lines and branches, some missing."""
     found = {}
     for name, (lines, missing_lines, branches, missing_branches) in files.items():
-        found[f"attnlib/{name.replace('__', '/')}.py"] = {
+        found[f"{name.replace('__', '/')}.py"] = {
             "summary": {
                 "num_statements": lines,
                 "covered_lines": lines - len(missing_lines),
@@ -29,16 +29,19 @@ def report(**files: tuple[int, list[int], int, list[list[int]]]) -> dict[str, An
     return {"files": found}
 
 
+PLANE = (30, [7], 2, [])
 WHOLE = report(
-    masks=(10, [], 4, []), figures__plane=(30, [7], 2, []), figures__order=(10, [], 0, [])
+    attnlib__masks=(10, [], 4, []),
+    attnbook__figures__plane=PLANE,
+    attnbook__figures__order=(10, [], 0, []),
 )
-PART = report(masks=(10, [3, 9], 4, [[8, 9]]), figures__plane=(30, [7], 2, []))
+PART = report(attnlib__masks=(10, [3, 9], 4, [[8, 9]]), attnbook__figures__plane=PLANE)
 
 
 def test_drawings_are_one_row() -> None:
     found = counts(WHOLE)
-    assert found["figures"] == Count(40, 39, 2, 2)
-    assert found["masks"] == Count(10, 10, 4, 4)
+    assert found["attnbook/figures"] == Count(40, 39, 2, 2)
+    assert found["attnlib/masks"] == Count(10, 10, 4, 4)
 
 
 def test_a_hole_in_the_numerics_is_named_and_one_in_the_drawings_is_not() -> None:
@@ -47,7 +50,7 @@ def test_a_hole_in_the_numerics_is_named_and_one_in_the_drawings_is_not() -> Non
 
 
 def test_a_branch_alone_is_a_hole() -> None:
-    branch = report(masks=(10, [], 4, [[8, -5]]))
+    branch = report(attnlib__masks=(10, [], 4, [[8, -5]]))
     assert holes(counts(branch)) == ["attnlib/masks.py: 8 → -5"]
 
 
@@ -62,8 +65,8 @@ def test_a_share_is_rounded_down(part: int, whole: int, shown: str) -> None:
 def test_the_table() -> None:
     rows = table(counts(WHOLE), counts(PART)).splitlines()
     assert [" ".join(row.split()) for row in rows[2:]] == [
-        "masks 100 % 100 % 80 % 75 %",
-        "figures 97 % 100 % 96 % 100 %",
+        "attnlib/masks 100 % 100 % 80 % 75 %",
+        "attnbook/figures 97 % 100 % 96 % 100 %",
         "all but figures 100 % 100 % 80 % 75 %",
         "all 98 % 100 % 92 % 83 %",
     ]
@@ -88,7 +91,7 @@ def test_the_command_fails_where_there_is_a_hole(
 
 
 def test_every_exception_says_why() -> None:
-    for path in (ROOT / "attnlib").rglob("*.py"):
+    for path in (p for name in covered.PACKAGES for p in (ROOT / name).rglob("*.py")):
         for line in path.read_text(encoding="utf-8").splitlines():
             if "pragma: no" in line:
                 assert re.search(r"# pragma: no (cover|branch) \([^()]{8,}\)$", line), (path, line)

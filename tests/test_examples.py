@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlib import examples
+from attnbook import examples
 from attnlib.numpy_dense import (
     attention_scores,
     attention_weights,

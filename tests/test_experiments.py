@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from attnlib import experiments
+from attnbook import experiments
 
 
 @pytest.mark.parametrize("d_k", [1, 3, 37])

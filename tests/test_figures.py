@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from pictures import differences
 
-from attnlib import examples, experiments, figures, masks
-from attnlib.figures import moving
-from attnlib.figures.drawing import COLOURS
-from attnlib.figures.drawing import colour as css_colour
-from attnlib.figures.plane import _edges
+from attnbook import examples, experiments, figures
+from attnbook.figures import moving
+from attnbook.figures.drawing import COLOURS
+from attnbook.figures.drawing import colour as css_colour
+from attnbook.figures.plane import _edges
+from attnlib import masks
 from attnlib.numpy_dense import softmax
 
 IMAGES = Path(__file__).parent / "images"
@@ -113,6 +114,15 @@ def _texts(drawing: figures.Drawing) -> list[str]:
     ]
 
 
+def _in_frame(drawing: figures.Drawing, part: str, key: str, frame: int) -> str:
+    """Return what a part of a moving drawing is in a frame: what changes, or else what is drawn."""
+    assert isinstance(drawing, figures.MovingDrawing)
+    if key in drawing.parts.get(part, {}):
+        return drawing.parts[part][key][frame]
+    (drawn,) = ET.fromstring(drawing.svg).findall(f".//*[@data-part='{part}']")
+    return (drawn.text or "") if key == "text" else drawn.attrib[key]
+
+
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_drawing_is_the_stored_image(
     name: str, update_images: bool, compared_part: Callable[[str], str]
@@ -186,7 +196,7 @@ def test_drawing_leaves_the_readers_settings_alone() -> None:
 
 
 def test_no_drawing_without_words() -> None:
-    with pytest.raises(ValueError, match="at least five words, came 'a chart'"):
+    with pytest.raises(ValueError, match="at least five words; got 'a chart'"):
         figures.Drawing("<svg/>", "a chart")
 
 
@@ -276,7 +286,7 @@ def test_memory_levels_widen_downwards_and_say_what_they_hold() -> None:
     assert float(boxes[0].attrib["width"]) < float(boxes[1].attrib["width"])
     assert {"cache", "1 MB", "tiles", "memory", "9 GB", "Q, K, V"} == set(_texts(drawing))
     assert "cache (1 MB) holds tiles; memory (9 GB) holds Q, K, V." in drawing.alt
-    with pytest.raises(ValueError, match="at least one level, came none"):
+    with pytest.raises(ValueError, match="at least one level; got none"):
         figures.memory_levels({})
 
 
@@ -286,9 +296,9 @@ def test_roofline_puts_each_point_on_the_roof() -> None:
     assert "half at 20. slow at 2, roof 8; fast at 100, roof 40." in drawing.alt
     assert {"slow", "fast", "half", "1", "4", "16", "64", "256"} <= set(_texts(drawing))
     rates = {"peak": 1.0, "bandwidth": 1.0, "lower": {}}
-    with pytest.raises(ValueError, match="one to 4 points, came 0"):
+    with pytest.raises(ValueError, match="one to 4 points; got 0"):
         figures.roofline({}, **rates)
-    with pytest.raises(ValueError, match=r"positive intensities, came \[0.0\]"):
+    with pytest.raises(ValueError, match=r"positive and finite; got \[0.0\]"):
         figures.roofline({"none": 0.0}, **rates)
 
 
@@ -322,11 +332,11 @@ def test_explorer_frames_hold_the_weights_and_the_means() -> None:
     for frame, d_k in enumerate((4, 64)):
         means = experiments.scaling_rules(d_k, n_draws=50)
         for column, (rule, divisor) in enumerate(experiments.RULES.items()):
-            bars = [drawing.parts[f"bar-{column}-{j}"]["height"][frame] for j in range(8)]
+            bars = [_in_frame(drawing, f"bar-{column}-{j}", "height", frame) for j in range(8)]
             exponentials = np.exp(raw_scores[frame] / divisor(d_k))
             expected = 140 * exponentials / exponentials.sum()
             assert np.allclose([float(bar) for bar in bars], expected, atol=0.051)
-            shown = drawing.parts[f"largest-{column}"]["text"][frame]
+            shown = _in_frame(drawing, f"largest-{column}", "text", frame)
             assert shown == f"largest weight {means[rule].largest:.2f}"
     assert [row[0] for row in drawing.table] == ["dₖ", "4", "64"]
     assert all(len(row) == 13 for row in drawing.table)
@@ -358,25 +368,26 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
                 "padding": np.tile(np.arange(n_keys) < n, (3, 1)),
                 "causal and padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
             }[kind]
-            parts = drawing.parts
             ticks = [
-                [parts[f"cell-{i}-{j}"]["opacity"][frame] == "1" for j in range(4)]
+                [_in_frame(drawing, f"cell-{i}-{j}", "opacity", frame) == "1" for j in range(4)]
                 for i in range(3)
             ]
             assert np.array_equal(np.array(ticks)[:, :n_keys], expected)
             assert not np.array(ticks)[:, n_keys:].any()
-            assert "".join(parts[f"key-{j}"]["opacity"][frame] for j in range(4)) == (
+            assert "".join(_in_frame(drawing, f"key-{j}", "opacity", frame) for j in range(4)) == (
                 "1" * n_keys + "0" * (4 - n_keys)
             )
             empty = [str(i) for i in range(3) if not expected[i].any()]
-            total, flagged = (parts[name]["text"][frame] for name in ("total", "empty"))
+            total, flagged = (
+                _in_frame(drawing, name, "text", frame) for name in ("total", "empty")
+            )
             assert total.startswith(f"{expected.sum()} of {3 * n_keys} pairs take part")
             assert flagged == f"empty rows: {', '.join(empty) or 'none'}"
             assert f"{total}; {flagged}" in drawing.labels[frame]
             assert drawing.labels[frame].startswith(f"{kind}: ")
             for i in range(3):
                 count = str(expected[i].sum()) if expected[i].any() else "empty"
-                assert parts[f"count-{i}"]["text"][frame] == count
+                assert _in_frame(drawing, f"count-{i}", "text", frame) == count
             frame += 1
     assert frame == len(drawing.labels) == 24 and "window" in drawing.alt
     assert len(drawing.table) == 1 + 3 * 2 + 3 * 4  # the size counts in three of the six kinds
@@ -421,9 +432,19 @@ def test_a_choice_is_a_native_list_with_its_start_selected() -> None:
     )
 
 
+def test_what_changes_is_found_in_the_finished_frames() -> None:
+    frame = '<g data-part="a" opacity="{}"><text data-part="b">{}</text><path d="M0"/></g>'
+    found = moving.changes([frame.format(*values) for values in ((0, "x&lt;"), (1, ""), (0, "x"))])
+    assert found == {"a": {"opacity": "010"}, "b": {"text": ["x<", "", "x"]}}
+    with pytest.raises(ValueError, match="the same elements with the same attributes"):
+        moving.changes([frame, frame.replace("<path", "<line")])
+    with pytest.raises(ValueError, match="must have a data-part; got M0"):
+        moving.changes([frame, frame.replace("M0", "M1")])
+
+
 def test_moving_drawing_wants_one_value_a_frame() -> None:
     control = figures.Control("d_k", "d_k", ("4", "16"))
-    with pytest.raises(ValueError, match=r"expected 2 values, one a frame; bar.y has 1"):
+    with pytest.raises(ValueError, match=r"bar.y must have 2 values, one a frame; got 1"):
         figures.MovingDrawing(
             "<svg/>", "a b c d e", (control,), {"bar": {"y": ["1"]}}, ("a", "b"), (("d_k",),)
         )
@@ -432,47 +453,47 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: figures.heatmap([1.0], name="w"), r"a matrix.*came shape \(1,\)"),
-        (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"came shape \(0, 2\)"),
-        (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "expected 1 labels, came 2"),
+        (lambda: figures.heatmap([1.0], name="w"), r"a matrix.*got shape \(1,\)"),
+        (lambda: figures.heatmap(np.zeros((0, 2)), name="w"), r"got shape \(0, 2\)"),
+        (lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]), "must be 1 labels; got 2"),
         (lambda: figures.matrix_equation("="), "at least one"),
-        (lambda: figures.head_weights(np.zeros((2, 3)), "abc"), r"\(h, 3, 3\), came \(2, 3\)"),
-        (lambda: figures.heads_diagram(7, 12, 5, 4, 5), "one to 4 heads, came 5"),
-        (lambda: figures.shared_heads(6, [4]), "a divisor of 6 query heads, came 4"),
+        (lambda: figures.head_weights(np.zeros((2, 3)), "abc"), r"\(h, 3, 3\); got \(2, 3\)"),
+        (lambda: figures.heads_diagram(7, 12, 5, 4, 5), "n_heads must be one to 4; got 5"),
+        (lambda: figures.shared_heads(6, [4]), "a divisor of 6 query heads; got 4"),
         (
             lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
             r"the same shape; got \(1, 1\) and \(1, 2\)",
         ),
         (lambda: figures.score_histograms({}), "at least one sample"),
-        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ, came others at d_k = 4"),
-        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "came others at d_k = 4"),
-        (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\), came \(1, 3\)"),
-        (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*, came \('all', 5, 2\)"),
+        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ; got others at d_k = 4"),
+        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "got others at d_k = 4"),
+        (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\); got \(1, 3\)"),
+        (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*; got \('all', 5, 2\)"),
         (
             lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
-            r"scores \(L, S\) and value \(S,\), came \(2, 3\) and \(2,\)",
+            r"shapes \(L, S\) and \(S,\); got \(2, 3\), \(2,\)",
         ),
-        (lambda: figures.tile_walk([[1.0]], [1.0], 0), "blocks of 1 or more, came 0 and 2"),
-        (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\), came 5"),
+        (lambda: figures.tile_walk([[1.0]], [1.0], 0), "must be at least 1; got 0 and 2"),
+        (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\); got 5"),
         (
             lambda: figures.squares([1.0], name="z", rows="", columns=""),
-            r"a matrix.*came shape \(1,\)",
+            r"a matrix.*got shape \(1,\)",
         ),
         (
             lambda: figures.squares([[1.5]], name="z", rows="", columns=""),
-            "from -1 to 1, came up to 1.5",
+            "between -1 and 1; got up to 1.5",
         ),
         (
             lambda: figures.lines([1], {}, x_title="", y_title="", alt="a b c d e"),
-            "one to 3 series, came 0",
+            "one to 3 series; got 0",
         ),
         (
             lambda: figures.lines([1, 2], {"a": [1]}, x_title="", y_title="", alt="a b c d e"),
-            r"expected 2 values in 'a', came \(1,\)",
+            r"'a' must have 2 values; got shape \(1,\)",
         ),
         (
             lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt="a b c d e"),
-            r"expected 1 values in 'a', came \(2,\)",
+            r"'a' must have 1 values; got shape \(2,\)",
         ),
     ],
 )
@@ -486,8 +507,8 @@ def test_stepper_shows_a_number_from_the_step_that_computes_it() -> None:
     since = {"raw": 1, "score": 2, "exp": 3, "weight": 4, "share": 5}
     for name, first in since.items():
         for j in range(3):
-            shown = drawing.parts[f"{name}-{j}"]["text"]
-            for frame, text in enumerate(shown):
+            for frame in range(len(drawing.labels)):
+                text = _in_frame(drawing, f"{name}-{j}", "text", frame)
                 assert (text == "…") == (frame % 7 < first), (name, frame)
 
 
@@ -499,16 +520,16 @@ def test_stepper_shows_the_numbers_of_the_package() -> None:
     for t in range(3):
         last = 7 * t + 6
         for j in range(3):
-            assert drawing.parts[f"weight-{j}"]["text"][last] == f"{weights[t, j]:.3f}"
+            assert _in_frame(drawing, f"weight-{j}", "text", last) == f"{weights[t, j]:.3f}"
             raw = f"{query[t] @ key[j]:.2f}".replace("-", "−").replace("−0.00", "0.00")
-            assert drawing.parts[f"raw-{j}"]["text"][last] == raw
+            assert _in_frame(drawing, f"raw-{j}", "text", last) == raw
         words = ", ".join(f"{entry:.2f}" for entry in output[t]).replace("-", "−")
-        assert drawing.parts["output"]["text"][last] == f"o = ({words})"
+        assert _in_frame(drawing, "output", "text", last) == f"o = ({words})"
         assert words in drawing.labels[last] and example.tokens[t] in drawing.labels[last]
 
 
 def test_stepper_says_which_shapes_do_not_fit() -> None:
-    with pytest.raises(ValueError, match=r"each of 2 tokens, came \(3, 2\), \(2, 2\) and \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"each of 2 tokens; got \(3, 2\), \(2, 2\) and \(2, 1\)"):
         figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), ["a", "b"])
 
 
@@ -526,13 +547,15 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
                 seen[np.ix_(*step)] = True
             read = seen & part
             for i in range(3):
-                shown = [drawing.parts[f"{name}-{i}"]["text"][frame] for name in ("m", "ℓ", "õ")]
+                shown = [
+                    _in_frame(drawing, f"{name}-{i}", "text", frame) for name in ("m", "ℓ", "õ")
+                ]
                 scores, values = WALKED[i, read[i]], WALKED_VALUE[read[i]]
                 row_max = scores.max(initial=-np.inf)
                 e = np.exp(scores - row_max)
                 numbers = [float(x.replace("−∞", "-inf").replace("−", "-")) for x in shown]
                 assert np.allclose(numbers, [row_max, e.sum(), e @ values], atol=0.0051)
-                output = drawing.parts[f"o-{i}"]["text"][frame]
+                output = _in_frame(drawing, f"o-{i}", "text", frame)
                 finished = np.array_equal(read[i], part[i])
                 assert (output != "…") == finished
                 if finished:
@@ -545,7 +568,9 @@ def test_tile_walk_prints_no_scores_but_those_of_the_tile_at_work() -> None:
     drawing = _tile_walk()
     for frame, label in enumerate(drawing.labels):
         held = [
-            (i, j) for i, j in np.ndindex(3, 4) if drawing.parts[f"score-{i}-{j}"]["text"][frame]
+            (i, j)
+            for i, j in np.ndindex(3, 4)
+            if _in_frame(drawing, f"score-{i}-{j}", "text", frame)
         ]
         told = re.search(r"Scores held: (\d+)", label)
         assert len(held) == (int(told[1]) if told else 0)
@@ -555,7 +580,7 @@ def test_tile_walk_prints_no_scores_but_those_of_the_tile_at_work() -> None:
     assert "Skipped" in drawing.labels[7]
     assert drawing.parts["skip-0-1"]["opacity"] == "0000000111"
     assert drawing.parts["done-0-0"]["opacity"] == "0011100111"
-    masked = [drawing.parts[f"score-0-{j}"]["text"][6] for j in range(3)]
+    masked = [_in_frame(drawing, f"score-0-{j}", "text", 6) for j in range(3)]
     assert masked == ["1.0", "−∞", "−∞"]
     assert drawing.controls[1].start == 4 and drawing.alt == moving.one_line(drawing.labels[4])
 
@@ -572,7 +597,7 @@ def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:
 def test_hull_joins_the_corners_and_leaves_out_the_point_inside() -> None:
     corners = np.array([[0, 0], [4, 0], [0, 2], [1, 0.5]])
     assert _edges(corners) == [[0, 1], [0, 2], [1, 2]]
-    with pytest.raises(ValueError, match=r"shape \(2, 2\), at least 3"):
+    with pytest.raises(ValueError, match=r"shape \(2, 2\), with at least 3"):
         figures.hull(corners[:2], corners[:2], ["a", "b"])
 
 
@@ -600,7 +625,7 @@ def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
 
 
 def test_gradient_tiles_refuses_a_tile_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match=r"expected a tile of 3 by 4, came \(3, 0\)"):
+    with pytest.raises(ValueError, match=r"a tile of 3 by 4; got \(3, 0\)"):
         figures.gradient_tiles(3, 4, (3, 0))
-    with pytest.raises(ValueError, match=r"not skipped, came \(0, 2\)"):
+    with pytest.raises(ValueError, match=r"not skipped; got \(0, 2\)"):
         figures.gradient_tiles(3, 4, (0, 2), is_causal=True)

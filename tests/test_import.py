@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -36,13 +37,26 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
     [
         "import attnlib",
         "from attnlib.numpy_dense import scaled_dot_product_attention",
-        "import attnlib.masks, attnlib.examples, attnlib.numpy_dense, attnlib.numpy_tokenwise",
+        "import attnlib.masks, attnlib.numpy_dense, attnlib.numpy_tokenwise",
+        "import attnlib, attnbook.examples, attnbook.experiments",
     ],
 )
 def test_numpy_alone_is_loaded(statement: str) -> None:
     loaded = loaded_after(statement)
     assert "attnlib" in loaded
     assert not loaded & {"torch", "matplotlib", "triton", "scipy", "ml_dtypes", "pandas"}
+
+
+def test_attnbook_by_itself_loads_nothing_else() -> None:
+    assert not loaded_after("import attnbook") & {"numpy", "matplotlib", "torch", "attnlib"}
+
+
+def test_attnlib_never_imports_attnbook() -> None:
+    for path in (ROOT / "attnlib").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.partition(".")[0] == "attnbook" for name in names), path
 
 
 def test_the_ladder() -> None:

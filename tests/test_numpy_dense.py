@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlib import examples, masks, numpy_tokenwise
+from attnbook import examples
+from attnlib import masks, numpy_tokenwise
 from attnlib.numpy_dense import (
     attention_scores,
     attention_weights,

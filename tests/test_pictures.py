@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pictures import differences, without
 
-from attnlib import figures
+from attnbook import figures
 
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" aria-label="two 2.00"><line x1="1" y1="2.5" x2="3"/>'

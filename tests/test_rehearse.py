@@ -93,7 +93,7 @@ def plotted(label: str, x: float, word: str) -> dict[str, Any]:
 
 
 def test_how_matplotlib_signs() -> None:
-    from attnlib import figures
+    from attnbook import figures
 
     bars = figures.bars(["a"], {"one": [1]}, y_title="y", alt="One bar, of height one.")
     assert rehearse.MATPLOTLIB in bars.svg

@@ -12,7 +12,7 @@ import pytest
 from tools import latest, release
 from tools.set_repository import ROOT
 
-EXPECTED = {"attnlib/__init__.py", "attnlib/py.typed", "attnlib/figures/moving.css"}
+EXPECTED = {"attnlib/__init__.py", "attnlib/py.typed", "attnbook/figures/moving.css"}
 METADATA = """\
 Metadata-Version: 2.4
 Name: attnlib
@@ -44,12 +44,17 @@ def sdist(folder: Path, files: set[str], metadata: str = METADATA) -> Path:
     return path
 
 
-def test_the_package_has_more_than_its_modules() -> None:
+def test_the_packages_have_more_than_their_modules() -> None:
     files = release.package_files()
-    assert {"attnlib/py.typed", "attnlib/figures/moving.css", "attnlib/figures/moving.js"} <= files
+    assert {
+        "attnlib/py.typed",
+        "attnbook/figures/moving.css",
+        "attnbook/figures/moving.js",
+    } <= files
     found = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "attnlib").rglob("*")
+        for package in release.PACKAGES
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
     assert files == found, "a new kind of file belongs to SUFFIXES and to package-data"

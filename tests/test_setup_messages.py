@@ -31,7 +31,7 @@ COPIED = (
     "tools/lighthouse/package-lock.json",
 )
 EMPTY = ("_config.yml", "_toc.yml", "index.md", "references.bib")
-FOLDERS = ("_ext", "attnlib", "benchmarks/results", "chapters", "reference")
+FOLDERS = ("_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "reference")
 
 STAND_IN = """#!/bin/sh
 called="${0##*/} $*"

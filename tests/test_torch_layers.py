@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import examples, masks, numpy_dense
+from attnbook import examples
+from attnlib import masks, numpy_dense
 from attnlib.positions import rotary, sinusoidal
 from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention, merge_heads, split_heads
 

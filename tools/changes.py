@@ -103,9 +103,19 @@ def _is_overload(decorator: cst.Decorator) -> bool:
     return _is_name(decorator.decorator, "overload")
 
 
+def path_of(module: str) -> Path:
+    """Return the file of a module: of attnlib, or of attnbook where attnlib has none of its name.
+
+    >>> path_of("masks").as_posix(), path_of("examples").as_posix()
+    ('attnlib/masks.py', 'attnbook/examples.py')
+    """
+    path = Path("attnlib", f"{module}.py")
+    return path if path.exists() else Path("attnbook", path.name)
+
+
 def changes(module: str) -> Iterator[Change]:
     """Give every change of a module."""
-    text = Path("attnlib", f"{module}.py").read_text(encoding="utf-8")
+    text = path_of(module).read_text(encoding="utf-8")
     visitor = Everywhere()
     tree = MetadataWrapper(cst.parse_module(text)).visit(visitor)
     seen: Counter[tuple[str, ...]] = Counter()
@@ -176,20 +186,20 @@ def differing(old: CodeType, new: CodeType) -> list[tuple[CodeType, CodeType]] |
 
 
 class Functions:
-    """The functions of attnlib that live in this process, by their code."""
+    """The functions of attnlib and attnbook that live in this process, by their code."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
-        folder = str(Path("attnlib").resolve())
+        folders = str(Path("attnlib").resolve()), str(Path("attnbook").resolve())
         for thing in gc.get_objects():
-            if type(thing) is FunctionType and thing.__code__.co_filename.startswith(folder):
+            if type(thing) is FunctionType and thing.__code__.co_filename.startswith(folders):
                 code = thing.__code__
                 place = code.co_filename, code.co_qualname, code.co_firstlineno
                 self.found[place].append(thing)
 
     def change(self, change: Change) -> bool:
         """Make the change here and now, if it is one of functions alone."""
-        path = Path("attnlib", f"{change.module}.py").resolve()
+        path = path_of(change.module).resolve()
         before = compile(path.read_text(encoding="utf-8"), str(path), "exec")
         pairs = differing(before, compile(change.source, str(path), "exec"))
         if not pairs:

@@ -1,11 +1,12 @@
-"""Measure which lines and branches of attnlib the unit tests run, and which the notebooks run.
+"""Measure which lines and branches of the packages the unit tests run, and which the notebooks run.
 
     python -m tools.covered [PYTEST ARGUMENT …]   both, and a table
     python -m tools.covered --notebooks           run the notebooks, whatever they print
 
-The unit tests must run every line and every branch of the numerics, which is all of attnlib but
-its drawings. What cannot run where the tests run is named in the source: `# pragma: no cover` with
-the reason beside it. Doctests and notebooks do not count for this; notebooks have their own column.
+The unit tests must run every line and every branch of the numerics, which is all of attnlib and
+attnbook but the drawings. What cannot run where the tests run is named in the source:
+`# pragma: no cover` with the reason beside it. Doctests and notebooks do not count for this;
+notebooks have their own column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tools.set_repository import ROOT
 FOLDER = ROOT / "_build" / "coverage"
 UNIT_TESTS = ["pytest", "tests", "--ignore=tests/site", "--ignore=tests/notebooks", "-q"]
 NOTEBOOKS = ["tools.covered", "--notebooks"]
-DRAWINGS = "figures"
+PACKAGES = ("attnlib", "attnbook")
+DRAWINGS = "attnbook/figures"
 
 
 class Count(NamedTuple):
@@ -67,10 +69,10 @@ def percent(part: int, whole: int) -> str:
 
 
 def module_of(file: str) -> str:
-    """Give the name of a module, and one name for all drawings."""
+    """Return the name of a module, as `attnlib/masks`, and one name for all drawings."""
     parts = Path(file).with_suffix("").parts
-    inside = parts[parts.index("attnlib") + 1 :]
-    return DRAWINGS if inside[0] == DRAWINGS else inside[0]
+    start = next(n for n, part in enumerate(parts) if part in PACKAGES)
+    return "/".join(parts[start : start + 2])
 
 
 def counts(report: dict[str, Any]) -> dict[str, Count]:
@@ -85,19 +87,19 @@ def counts(report: dict[str, Any]) -> dict[str, Count]:
 def table(by_tests: dict[str, Count], by_notebooks: dict[str, Count]) -> str:
     """Give one row for each module, the drawings last."""
     names = sorted(by_tests, key=lambda name: (name == DRAWINGS, name))
-    rows = [f"{'':20}  {'unit tests':^14}  {'notebooks':^14}"]
-    rows.append(f"{'attnlib':20}  lines branches  lines branches")
-    rows += [f"{name:20}  {by_tests[name]}    {by_notebooks[name]}" for name in names]
+    rows = [f"{'':24}  {'unit tests':^14}  {'notebooks':^14}"]
+    rows.append(f"{'module':24}  lines branches  lines branches")
+    rows += [f"{name:24}  {by_tests[name]}    {by_notebooks[name]}" for name in names]
     for label, wanted in (("all but figures", names[:-1]), ("all", names)):
         sums = [sum((by[n] for n in wanted), Count(0, 0, 0, 0)) for by in (by_tests, by_notebooks)]
-        rows.append(f"{label:20}  {sums[0]}    {sums[1]}")
+        rows.append(f"{label:24}  {sums[0]}    {sums[1]}")
     return "\n".join(rows)
 
 
 def holes(by_tests: dict[str, Count]) -> list[str]:
     """Say what of the numerics the unit tests do not run."""
     return [
-        f"attnlib/{name}.py: {', '.join(count.missing)}"
+        f"{name}.py: {', '.join(count.missing)}"
         for name, count in by_tests.items()
         if name != DRAWINGS and count.missing
     ]

@@ -49,7 +49,7 @@ class Guard(NamedTuple):
 
     chapter: str
     mistake: str
-    file: str  # of attnlib, or "this chapter"
+    file: str  # of a package, or "this chapter"
     edits: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
@@ -82,11 +82,13 @@ def changed_notebook(notebook: dict[str, Any], guard: Guard) -> dict[str, Any]:
     return notebook
 
 
-def changed_package(folder: Path, module: str, source: str) -> Path:
-    """Put a copy of attnlib into the folder, with other source for one module."""
-    shutil.copytree("attnlib", folder / "attnlib", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "attnlib" / f"{module}.py").write_text(source + USED, encoding="utf-8")
-    return folder / "attnlib" / f"{module}.used"
+def changed_packages(folder: Path, file: Path, source: str) -> Path:
+    """Put copies of attnlib and attnbook into the folder, with other source for one file."""
+    for package in ("attnlib", "attnbook"):
+        shutil.copytree(package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = folder / file
+    changed.write_text(source + USED, encoding="utf-8")
+    return changed.with_suffix(".used")
 
 
 class Cells:
@@ -134,10 +136,9 @@ def try_guard(guard: Guard) -> dict[str, Any]:
             notebook.write_text(json.dumps(changed), encoding="utf-8")
             path = os.getcwd()
         else:
-            module = Path(guard.file).stem
-            source = Path(guard.file).read_text(encoding="utf-8")
-            mutant = Mutant(guard.mistake, module, "", "", guard.edits)
-            used = changed_package(folder, module, mutant.source(source))
+            file = Path(guard.file)
+            mutant = Mutant(guard.mistake, file.stem, "", "", guard.edits)
+            used = changed_packages(folder, file, mutant.source(file.read_text(encoding="utf-8")))
             path = str(folder)
         cells = run_chapter(notebook, path)
         reached = used is None or used.exists()
@@ -272,8 +273,9 @@ def pairs() -> list[Guard]:
 
 
 def _stamp(chapter: str) -> str:
-    """Give a number that changes with the chapter and attnlib."""
-    files = [Path("chapters", f"{chapter}.ipynb"), *sorted(Path("attnlib").rglob("*.py"))]
+    """Return a number that changes with the chapter and the packages."""
+    modules = [*Path("attnlib").rglob("*.py"), *Path("attnbook").rglob("*.py")]
+    files = [Path("chapters", f"{chapter}.ipynb"), *sorted(modules)]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 

@@ -170,7 +170,7 @@ def run_tests(tests: Sequence[str]) -> Reports:
     options = ["-q", "-p", "no:cacheprovider", "-p", "xdist", "--tb=short"]
     # For the sake of speed: no search for doctests where there are none, no collection of garbage.
     options += ["--assert=plain", "-p", "no:unraisableexception"]
-    if not any(test.startswith("attnlib") for test in tests):
+    if not any(test.startswith(("attnlib", "attnbook")) for test in tests):
         options += ["-o", "addopts="]
     code = pytest.main([*options, *tests], plugins=[reports])
     if code == pytest.ExitCode.USAGE_ERROR:

@@ -1,4 +1,4 @@
-"""Change attnlib's numerics wherever mutmut would, and see whether any test notices.
+"""Change the packages' numerics wherever mutmut would, and see whether any test notices.
 
     python -m tools.mutate [MODULE …] [--jobs N] [--seconds S] [--again] [--store]
 
@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tools.changes import Change, Functions, changes
+from tools.changes import Change, Functions, changes, path_of
 from tools.processes import forked
 
 # Figures have their images, and the kernels of triton_fused their own language: see mutants.txt.
@@ -52,7 +52,7 @@ TESTS = (
     "tests/test_numpy_dense.py", "tests/test_numpy_edges.py", "tests/test_numpy_tokenwise.py",
     "tests/test_opinfo.py", "tests/test_positions.py", "tests/test_properties.py",
     "tests/test_torch_blockwise.py", "tests/test_torch_dense.py", "tests/test_torch_layers.py",
-    *(f"attnlib/{module}.py" for module in MODULES),
+    *(path_of(module).as_posix() for module in MODULES),
 )  # fmt: skip
 KEPT = Path("_build/mutants")
 STORED = Path("benchmarks/results/mutants.json")
@@ -122,7 +122,7 @@ def measure(items: Sequence[Any], outcome: Outcome) -> dict[str, dict[str, Any]]
     """Give for each test its seconds, whether it failed, and which lines it runs in each module."""
     import coverage
 
-    paths = {str(Path("attnlib", f"{module}.py").resolve()): module for module in MODULES}
+    paths = {str(path_of(module).resolve()): module for module in MODULES}
     tracer = coverage.Coverage(data_file=None, include=list(paths), config_file=False)
     tracer.set_option("run:disable_warnings", ["no-data-collected"])
     tracer.start()
@@ -269,16 +269,16 @@ class Campaign:
         return "survived", f"{len(chosen)} tests"
 
     def _try_anew(self, change: Change, chosen: list[str]) -> tuple[str, str]:
-        """Try a change of what runs at import: forget attnlib and the tests, begin again."""
+        """Try a change of what runs at import: forget the packages and the tests, begin again."""
         from tools.mutants import Changed, run_tests
 
-        path = Path("attnlib", f"{change.module}.py")
+        path = path_of(change.module)
         for name in list(sys.modules):
             file = getattr(sys.modules[name], "__file__", None) or ""
             own = file.startswith(os.getcwd()) and ".venv" not in file
             if own and not name.startswith("tools"):
                 del sys.modules[name]
-        sys.meta_path.insert(0, Changed(f"attnlib.{change.module}", path, change.source))
+        sys.meta_path.insert(0, Changed(f"{path.parent}.{change.module}", path, change.source))
         # Each file that is named is collected again: one test of each function is enough.
         one_of_each = {name.partition("[")[0]: name for name in reversed(chosen)}
         reports = run_tests(list(one_of_each.values())[::-1][:200])
@@ -361,10 +361,11 @@ def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) ->
 
 
 def _stamp(test: str = "") -> str:
-    """Give a number that changes with attnlib, and with the file of this test or with any."""
+    """Return a number that changes with the packages and with the file of this test, or of any."""
     tests = Path("tests").glob("*.py")
     own = [file for file in tests if not (test and file.name.startswith("test_"))]
-    files = sorted([*Path("attnlib").glob("*.py"), *own, *([Path(test)] if test else [])])
+    packages = [*Path("attnlib").glob("*.py"), *Path("attnbook").glob("*.py")]
+    files = sorted([*packages, *own, *([Path(test)] if test else [])])
     return _sum(file.read_bytes() for file in files)
 
 
@@ -380,9 +381,7 @@ class Results:
 
     def __init__(self, again: bool) -> None:
         self.path, self.stamp = KEPT / "results.jsonl", _stamp()
-        self.sources = {
-            module: _sum([Path("attnlib", f"{module}.py").read_bytes()]) for module in MODULES
-        }
+        self.sources = {module: _sum([path_of(module).read_bytes()]) for module in MODULES}
         self.known: dict[str, str] = {}
         if self.path.exists():
             for line in self.path.read_text(encoding="utf-8").splitlines():
@@ -409,7 +408,7 @@ class Results:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Change attnlib; see whether a test notices.")
+    parser = argparse.ArgumentParser(description="Change the packages; see whether a test notices.")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=40.0, help="of tests for one change")

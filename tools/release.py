@@ -2,9 +2,9 @@
 
     python -m tools.release dist
 
-The wheel has to hold the files of `attnlib` in this tree and nothing else; the sdist these, what
-builds them, and nothing else. The wheel is installed where there is nothing but pip, and tried with
-NumPy alone, then with matplotlib.
+The wheel has to hold the files of `attnlib` and `attnbook` in this tree and nothing else; the
+sdist has to hold these, what builds them, and nothing else. The wheel is installed where there is
+nothing but pip, and tried with NumPy alone, then with matplotlib.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from packaging.metadata import Metadata
 
 from tools.set_repository import ROOT
 
+PACKAGES = ("attnlib", "attnbook")
 SUFFIXES = {".py", ".typed", ".css", ".js"}
-# What the sdist has beside the package: what it is built from, and what setuptools writes into it.
+# What the sdist has beside the packages: what it is built from, and what setuptools writes into it.
 BESIDE = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 
 WITH_NUMPY = """
 import importlib.util, sys
-import attnlib
+import attnbook, attnlib
 assert "site-packages" in attnlib.__file__, attnlib.__file__
 assert importlib.util.find_spec("torch") is None
-assert "numpy" not in sys.modules, "import attnlib loads NumPy"
+assert "numpy" not in sys.modules, "import attnlib, attnbook loads NumPy"
 forms = attnlib.implementations()
 assert list(forms) == ["numpy_tokenwise", "numpy_dense", "numpy_blockwise"], list(forms)
 import numpy as np
@@ -39,7 +40,7 @@ for name, form in forms.items():
     assert form(query, key, np.array([[2.0], [4.0]])).tolist() == [[3.0]], name
 """
 WITH_MATPLOTLIB = """
-from attnlib import figures
+from attnbook import figures
 alt = "Two bars, of heights 1 and 2."
 still = figures.bars(["a", "b"], {"one": [1, 2]}, y_title="y", alt=alt)._repr_html_()
 assert "<svg" in still and alt in still
@@ -53,8 +54,8 @@ class ReleaseError(Exception):
 
 
 def package_files(root: Path = ROOT) -> set[str]:
-    """Return the files of the package in this tree, as `attnlib/…`."""
-    found = (root / "attnlib").rglob("*")
+    """Return the files of the packages in this tree, as `attnlib/…` and `attnbook/…`."""
+    found = (path for package in PACKAGES for path in (root / package).rglob("*"))
     return {path.relative_to(root).as_posix() for path in found if path.suffix in SUFFIXES}
 
 

@@ -119,7 +119,7 @@ def test_a_description_is_the_first_paragraph_that_says_something() -> None:
 
 def test_parts_that_moving_figures_share_leave_the_page() -> None:
     lean_pages = importlib.import_module("lean_pages")
-    figures = pytest.importorskip("attnlib.figures")
+    figures = pytest.importorskip("attnbook.figures")
     output = figures.scaling_explorer((4, 16), start=4, n_draws=8)._repr_html_()
     assert "attn-moving-script" in output and "attn-moving-style" in output
     page = lean_pages.moving_figures_for_the_book(output)

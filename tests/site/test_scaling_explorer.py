@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib import experiments
+from attnbook import experiments
 from attnlib.numpy_dense import softmax
 from tests.site.conftest import OpenPage, shown
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib import examples
+from attnbook import examples
 from attnlib.numpy_dense import softmax
 from tests.site.conftest import OpenPage, as_number, shown
 

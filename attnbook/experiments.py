@@ -1,6 +1,6 @@
 """The measured experiments of the course: what the scale does to scores, weights and gradients.
 
-Every function takes its seed and returns numbers; drawing is the business of `attnlib.figures`.
+Every function takes its seed and returns numbers; drawing is the business of `attnbook.figures`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, tag, text
+from attnbook.figures.drawing import Array, Drawing, axis_title, rect, text
 
 CELL = 52.0
 LINE = 34.0
@@ -15,17 +15,19 @@ LINE = 34.0
 STRONGEST = 0.55
 
 
-def _table(values: ArrayLike) -> NDArray[np.float64]:
+def _table(values: ArrayLike) -> Array:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.size == 0:
-        raise ValueError(f"expected a matrix with at least one entry, came shape {table.shape}")
+        raise ValueError(
+            f"a matrix must have two axes and at least one entry; got shape {table.shape}"
+        )
     return table
 
 
 def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
     labels = list(given) if given is not None else [f"{prefix}{index}" for index in range(count)]
     if len(labels) != count:
-        raise ValueError(f"expected {count} labels, came {len(labels)}: {labels}")
+        raise ValueError(f"there must be {count} labels; got {len(labels)}: {labels}")
     return labels
 
 
@@ -34,9 +36,7 @@ def _show(value: float, digits: int = 2) -> str:
     return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
 
 
-def _cells(
-    table: NDArray[np.float64], left: float, top: float, limit: float, digits: int, height: float
-) -> str:
+def _cells(table: Array, left: float, top: float, limit: float, digits: int, height: float) -> str:
     """The coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
@@ -44,16 +44,15 @@ def _cells(
         finite = bool(np.isfinite(value))
         share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
         parts.append(
-            tag(
-                "rect",
-                x=x,
-                y=y,
-                width=CELL,
-                height=height,
-                fill=colour(("blue" if value >= 0 else "orange") if finite else "grid"),
+            rect(
+                x,
+                y,
+                CELL,
+                height,
+                ("blue" if value >= 0 else "orange") if finite else "grid",
                 # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
                 fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
-                stroke=colour("grid"),
+                stroke="grid",
             )
         )
         parts.append(text(x + CELL / 2, y + height / 2 + 4.5, _show(value, digits)))
@@ -104,14 +103,8 @@ def _heatmap(
     middle_x, middle_y = left + n_columns * CELL / 2, top + n_rows * CELL / 2
     body = [
         _cells(table, left, top, largest if limit is None else limit, digits, CELL),
-        text(middle_x, 20, f"{name}: {column_title}", fill=colour("muted")),
-        text(
-            16,
-            middle_y,
-            row_title,
-            fill=colour("muted"),
-            transform=f"rotate(-90 16 {middle_y:g})",
-        ),
+        axis_title(middle_x, 20, f"{name}: {column_title}"),
+        axis_title(16, middle_y, row_title, upright=True),
     ]
     for index, label in enumerate(column_labels):
         body.append(text(left + (index + 0.5) * CELL, top - 12, label))
@@ -140,12 +133,12 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
 
     Raises: `ValueError` when a part is neither, or a matrix is empty.
     """
-    tables: list[tuple[str, NDArray[np.float64]] | str] = []
+    tables: list[tuple[str, Array] | str] = []
     for part in parts:
         tables.append(part if isinstance(part, str) else (part[0], _table(part[1])))
     matrices = [part for part in tables if not isinstance(part, str)]
     if not matrices:
-        raise ValueError(f"expected at least one (name, matrix) pair, came {parts!r}")
+        raise ValueError(f"parts must hold at least one (name, matrix) pair; got {parts!r}")
     limit = max(float(np.max(np.abs(table))) for _, table in matrices)
     tallest = max(table.shape[0] for _, table in matrices) * LINE
     x, top = 8.0, 34.0
@@ -164,7 +157,7 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
         centre = x + table.shape[1] * CELL / 2
         body.append(text(centre, y - 11, name, font_weight="600"))
         shape = f"{table.shape[0]} × {table.shape[1]}"
-        body.append(text(centre, y + height + 19, shape, fill=colour("muted")))
+        body.append(text(centre, y + height + 19, shape, fill="muted"))
         x += table.shape[1] * CELL
         numbers = "; ".join(", ".join(_show(v, digits) for v in row) for row in table)
         words.append(f"{name} ({table.shape[0]} by {table.shape[1]}: {numbers})")

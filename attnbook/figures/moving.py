@@ -1,7 +1,8 @@
 """Figures that move: an SVG, the frames as JSON beside it, one script and one stylesheet.
 
-Every number is computed in Python before the page is opened; the script only copies the values of
-the chosen frame into the SVG. Without scripts the first frame and the table remain.
+Each frame is drawn in Python as if it were the only one, before the page is opened. A comparison
+of the finished frames finds what changes from one to another, and the script only copies these
+values of the chosen frame into the SVG. Without scripts the first frame and the table remain.
 
 To those who hear the page, a slider tells its value, and a line that is not seen tells what the
 move has changed: the first line of the frame's label. The whole label is the drawing's name.
@@ -10,6 +11,7 @@ move has changed: the first line of the frame's label. The whole label is the dr
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -17,22 +19,48 @@ from importlib.resources import files
 from math import prod
 from typing import Literal
 
-from attnlib.figures.drawing import Drawing, colour
+from attnbook.figures.drawing import Drawing, colour
 
 
 def script() -> str:
     """The script that all moving figures share."""
-    return (files("attnlib.figures") / "moving.js").read_text(encoding="utf-8")
+    return (files("attnbook.figures") / "moving.js").read_text(encoding="utf-8")
 
 
 def stylesheet() -> str:
     """The stylesheet that all moving figures share."""
-    return (files("attnlib.figures") / "moving.css").read_text(encoding="utf-8")
+    return (files("attnbook.figures") / "moving.css").read_text(encoding="utf-8")
 
 
 def one_line(label: str) -> str:
     """A frame's label as the name of its drawing, which has no lines."""
     return label.replace("\n", " ")
+
+
+def changes(frames: Sequence[str]) -> dict[str, dict[str, Sequence[str]]]:
+    """Return what changes from frame to frame: data-part, then attribute or "text", then values.
+
+    Values of one character each are joined into a string, which takes the least room.
+
+    >>> changes(['<a data-part="p" x="1" y="2">u</a>', '<a data-part="p" x="1" y="30">v</a>'])
+    {'p': {'y': ['2', '30'], 'text': 'uv'}}
+
+    Raises: `ValueError` when frames differ in their elements, or an element without name changes.
+    """
+    parts: dict[str, dict[str, Sequence[str]]] = {}
+    trees = [list(ET.fromstring(f"<g>{frame}</g>").iter()) for frame in frames]
+    if len({tuple((element.tag, *element.attrib) for element in tree) for tree in trees}) > 1:
+        raise ValueError("frames must have the same elements with the same attributes")
+    for one in zip(*trees, strict=True):
+        looks = [{**element.attrib, "text": element.text or ""} for element in one]
+        for key, first in looks[0].items():
+            values = [look[key] for look in looks]
+            if any(value != first for value in values):
+                if "data-part" not in one[0].attrib:
+                    raise ValueError(f"an element that changes must have a data-part; got {first}")
+                joined = "".join(values) if all(len(v) == 1 for v in values) else values
+                parts.setdefault(one[0].attrib["data-part"], {})[key] = joined
+    return parts
 
 
 @dataclass(frozen=True)
@@ -70,8 +98,8 @@ class Control:
 class MovingDrawing(Drawing):
     """A drawing with controls. Frames are numbered row by row over the controls' options.
 
-    `parts` maps the `data-part` name of an SVG element to what changes: an attribute's name, or
-    "text", to one value a frame (a string holds values of one character in the least room).
+    `parts` is what changes, as `changes` finds it: the `data-part` name of an SVG element, then an
+    attribute's name or "text", then one value a frame.
     `labels` are the words for each frame: a line that is told when a control has moved there, and
     perhaps a second with the rest. The SVG's label, which follows the controls, is both. `table` (a
     header row, then rows) holds all values for those who see or hear no picture.
@@ -92,7 +120,29 @@ class MovingDrawing(Drawing):
             lengths |= {f"{part}.{key}": len(values) for key, values in attributes.items()}
         for name, length in lengths.items():
             if length != n_frames:
-                raise ValueError(f"expected {n_frames} values, one a frame; {name} has {length}")
+                raise ValueError(f"{name} must have {n_frames} values, one a frame; got {length}")
+
+    @classmethod
+    def from_frames(
+        cls,
+        frames: Sequence[str],
+        width: float,
+        height: float,
+        *,
+        controls: tuple[Control, ...],
+        labels: Sequence[str],
+        table: Sequence[Sequence[str]],
+    ) -> MovingDrawing:
+        """The moving drawing of these frames: finished elements, in a box of width × height.
+
+        An element that changes needs a `data-part` name, and is there in every frame.
+        """
+        first = 0
+        for control in controls:
+            first = first * len(control.options) + control.start
+        still = Drawing.from_elements(frames[first], width, height, one_line(labels[first]))
+        rows = tuple(tuple(row) for row in table)
+        return cls(still.svg, still.alt, controls, changes(frames), tuple(labels), rows)
 
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, number, tag, text
-from attnlib.figures.matrices import _table
+from attnbook.figures.drawing import Drawing, axis_title, number, rect, tag, text
+from attnbook.figures.matrices import _table
 
 CELL = 18.0
 
@@ -31,7 +31,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
     """
     table = _table(values)
     if not np.all(np.abs(table) <= 1.0):
-        raise ValueError(f"expected entries from -1 to 1, came up to {np.max(np.abs(table)):g}")
+        raise ValueError(f"entries must lie between -1 and 1; got up to {np.max(np.abs(table)):g}")
     n_rows, n_columns = table.shape
     left, top = 52.0, 46.0
     width, height = n_columns * CELL, n_rows * CELL
@@ -43,27 +43,22 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
             x, y = left + (column + 0.5) * CELL, top + (row + 0.5) * CELL
             paths = filled if value > 0 else outlined
             paths.append(_square(x, y, value, outlined=value < 0))
-    body = [
-        tag("rect", x=left, y=top, width=width, height=height, fill="none", stroke=colour("grid"))
-    ]
+    body = [rect(left, top, width, height, stroke="grid")]
     for step in range(0, n_columns, 4):
         body.append(text(left + (step + 0.5) * CELL, top - 8, str(step)))
     for step in range(0, n_rows, 4):
         y = top + (step + 0.5) * CELL + 4.5
         body.append(text(left - 8, y, str(step), text_anchor="end"))
-    muted = {"fill": colour("muted")}
-    middle = number(top + height / 2)
-    body.append(text(left + width / 2, 16, f"{name}: {columns}", **muted))
-    body.append(text(14, top + height / 2, rows, transform=f"rotate(-90 14 {middle})", **muted))
+    body.append(axis_title(left + width / 2, 16, f"{name}: {columns}"))
+    body.append(axis_title(14, top + height / 2, rows, upright=True))
     key_y = top + height + 24
     for place, value in enumerate((-1.0, -0.5, -0.1, 0.1, 0.5, 1.0)):
         x = left + 12 + 64 * place
         paths = filled if value > 0 else outlined
         paths.append(_square(x, key_y, value, outlined=value < 0))
         body.append(text(x + 14, key_y + 4.5, f"{value:g}".replace("-", "−"), text_anchor="start"))
-    blue, orange = colour("blue"), colour("orange")
-    body.append(tag("path", d="".join(filled), fill=blue))
-    body.append(tag("path", d="".join(outlined), fill="none", stroke=orange, stroke_width=1.4))
+    body.append(tag("path", d="".join(filled), fill="blue"))
+    body.append(tag("path", d="".join(outlined), fill="none", stroke="orange", stroke_width=1.4))
     turns = [int(np.sum(np.diff(np.signbit(column)))) for column in table.T]
     alt = (
         f"{name}, {n_rows} by {n_columns}; rows: {rows}, columns: {columns}; entries from "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlib.figures.drawing import Drawing, colour, number, tag, text
+from attnbook.figures.drawing import Drawing, arrow, axis_title, rect, text
 
 TILE = 64.0
 WIDE = 104.0  # the boxes left and right of the tiles
@@ -13,33 +13,13 @@ DIGITS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 def _box(x: float, y: float, width: float, height: float, words: str, name: str, on: bool) -> str:
     """A box that is read (dashed) or written (solid), thick where the shown tile uses it."""
-    reads = name == "read"
-    frame = tag(
-        "rect",
-        x=x,
-        y=y,
-        width=width,
-        height=height,
-        rx=5,
-        fill=colour("orange" if reads else "blue"),
-        fill_opacity=f"{0.22 if on else 0.05:.2f}",
-        stroke=colour(("orange" if reads else "blue") if on else "grid"),
-        stroke_width=2.4 if on else 1.0,
-        stroke_dasharray="5 3" if reads else None,
-    )
-    middle, weight = y + height / 2 + 4.5, "600" if on else None
-    return frame + text(x + width / 2, middle, words, font_weight=weight)
-
-
-def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """An arrow along one axis, its tip at (x2, y2)."""
-    along = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
-    foot = x2 - 7 * along[0], y2 - 7 * along[1]
-    corners = [(foot[0] + s * 4 * along[1], foot[1] + s * 4 * along[0]) for s in (1, -1)]
-    points = " ".join(f"{number(x)},{number(y)}" for x, y in [(x2, y2), *corners])
-    ink = colour("ink")
-    line = tag("line", x1=x1, y1=y1, x2=foot[0], y2=foot[1], stroke=ink, stroke_width=1.8)
-    return line + tag("polygon", points=points, fill=ink)
+    fill, dash = ("orange", "5 3") if name == "read" else ("blue", None)
+    frame = rect(
+        x, y, width, height, fill, rx=5, fill_opacity=f"{0.22 if on else 0.05:.2f}",
+        stroke=fill if on else "grid", stroke_width=2.4 if on else 1.0, stroke_dasharray=dash,
+    )  # fmt: skip
+    weight = "600" if on else None
+    return frame + text(x + width / 2, y + height / 2 + 4.5, words, font_weight=weight)
 
 
 def gradient_tiles(
@@ -55,9 +35,9 @@ def gradient_tiles(
     """
     row, column = at
     if not (0 <= row < n_query_blocks and 0 <= column < n_key_blocks):
-        raise ValueError(f"expected a tile of {n_query_blocks} by {n_key_blocks}, came {at}")
+        raise ValueError(f"at must be a tile of {n_query_blocks} by {n_key_blocks}; got {at}")
     if is_causal and row < column:
-        raise ValueError(f"expected a tile that is not skipped, came {at}")
+        raise ValueError(f"at must be a tile that is not skipped; got {at}")
     left, top = 26 + WIDE + 2 * GAP, 30 + TALL + 2 * GAP
     right, bottom = left + n_key_blocks * TILE, top + n_query_blocks * TILE
     body, turn, skipped = [], 0, 0
@@ -69,24 +49,17 @@ def gradient_tiles(
         for i in range(n_query_blocks):
             shown, skip = (i, j) == at, is_causal and i < j
             turn, skipped = turn + (not skip), skipped + skip
-            body.append(
-                tag(
-                    "rect",
-                    x=x + 1,
-                    y=top + i * TILE + 1,
-                    width=TILE - 2,
-                    height=TILE - 2,
-                    fill=colour("green"),
-                    fill_opacity=f"{0.3 if shown else 0.0 if skip else 0.08:.2f}",
-                    stroke=colour("grid" if skip else "green"),
-                    stroke_width=2.4 if shown else 1.0,
-                    stroke_dasharray="3 4" if skip else None,
-                )
-            )
+            tile = rect(
+                x + 1, top + i * TILE + 1, TILE - 2, TILE - 2, "green",
+                fill_opacity=f"{0.3 if shown else 0.0 if skip else 0.08:.2f}",
+                stroke="grid" if skip else "green", stroke_width=2.4 if shown else 1.0,
+                stroke_dasharray="3 4" if skip else None,
+            )  # fmt: skip
             label, ink = ("skip", "muted") if skip else (str(turn), "ink")
             # In the corner, where no arrow passes.
-            place = {"text_anchor": "start"}
-            body.append(text(x + 5, top + i * TILE + 16, label, fill=colour(ink), **place))
+            body.append(
+                tile + text(x + 5, top + i * TILE + 16, label, fill=ink, text_anchor="start")
+            )
     for i in range(n_query_blocks):
         y, name = top + i * TILE + (TILE - TALL) / 2, str(i).translate(DIGITS)
         reads = f"Q{name} G{name} L{name} D{name}"
@@ -94,18 +67,12 @@ def gradient_tiles(
         body.append(_box(right + 2 * GAP, y, WIDE / 2, TALL, f"dQ{name}", "written", i == row))
     x, y = left + (column + 0.5) * TILE, top + (row + 0.5) * TILE
     body += [
-        _arrow(26 + WIDE, y, x - 14, y),
-        _arrow(x + 14, y, right + 2 * GAP, y),
-        _arrow(x, 30 + TALL, x, y - 14),
-        _arrow(x, y + 14, x, bottom + 2 * GAP),
-        text((left + right) / 2, 18, "block of keys", fill=colour("muted")),
-        text(
-            14,
-            (top + bottom) / 2,
-            "block of queries",
-            fill=colour("muted"),
-            transform=f"rotate(-90 14 {number((top + bottom) / 2)})",
-        ),
+        arrow(26 + WIDE, y, x - 14, y, "ink", 1.8),
+        arrow(x + 14, y, right + 2 * GAP, y, "ink", 1.8),
+        arrow(x, 30 + TALL, x, y - 14, "ink", 1.8),
+        arrow(x, y + 14, x, bottom + 2 * GAP, "ink", 1.8),
+        axis_title((left + right) / 2, 18, "block of keys"),
+        axis_title(14, (top + bottom) / 2, "block of queries", upright=True),
     ]
     alt = (
         f"Tiles of {n_query_blocks} blocks of queries by {n_key_blocks} blocks of keys, numbered "

@@ -7,33 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.matrices import _labels, _show, _table
+from attnbook.figures.drawing import Drawing, axis_title, rect, text
+from attnbook.figures.matrices import _labels, _show, _table
 
 HEIGHT = 44.0
 
 
 def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
     """A framed cell of two lines: printed above in plain type, computed below in bold."""
-    frame = tag(
-        "rect",
-        x=x + 2,
-        y=y + 2,
-        width=width - 4,
-        height=HEIGHT - 4,
-        fill=colour("orange"),
-        fill_opacity="0.150",
-        stroke=colour("ink"),
-        stroke_width=2,
-    )
+    look = {"fill_opacity": "0.150", "stroke": "ink", "stroke_width": 2}
+    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "orange", **look)
     above = text(x + width / 2, y + 18, printed)
     return frame + above + text(x + width / 2, y + 35, computed, font_weight="700")
 
 
 def _single(x: float, y: float, width: float, number: str) -> str:
     """A thin-lined cell with the one number that both tables have."""
-    line = tag("rect", x=x, y=y, width=width, height=HEIGHT, fill="none", stroke=colour("grid"))
-    return line + text(x + width / 2, y + 26.5, number, fill=colour("muted"))
+    line = rect(x, y, width, HEIGHT, stroke="grid")
+    return line + text(x + width / 2, y + 26.5, number, fill="muted")
 
 
 def compared(
@@ -86,10 +77,9 @@ def compared(
         words.append(f"{place}: printed {theirs_here}, computed {ours_here}")
     middle, bottom = top + n_rows * HEIGHT / 2, top + n_rows * HEIGHT
     summary = f"{int(differs.sum())} of {differs.size} differ"
-    muted = {"fill": colour("muted")}
     body.append(text(left, 20, f"{name}: {summary}", text_anchor="start", font_weight="600"))
-    body.append(text(left + n_columns * width / 2, 38, column_title, **muted))
-    body.append(text(16, middle, row_title, transform=f"rotate(-90 16 {middle:g})", **muted))
+    body.append(axis_title(left + n_columns * width / 2, 38, column_title))
+    body.append(axis_title(16, middle, row_title, upright=True))
     for index, label in enumerate(column_labels):
         body.append(text(left + (index + 0.5) * width, top - 8, label))
     for index, label in enumerate(row_labels):

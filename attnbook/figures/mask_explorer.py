@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from attnbook.figures.drawing import axis_title, rect, tag, text
+from attnbook.figures.moving import Control, MovingDrawing
 from attnlib import masks
-from attnlib.figures.drawing import Drawing, colour, tag, text
-from attnlib.figures.moving import Control, MovingDrawing, one_line
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
 KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {
@@ -44,8 +44,10 @@ def _keys(row: masks.Mask) -> str:
     return f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
 
 
-def _words(kind: str, size: int, mask: masks.Mask) -> tuple[str, str, str, str, tuple[str, ...]]:
-    """The title of a frame, its pairs, its empty rows, its label and its row of the table."""
+def _words(
+    kind: str, size: int, mask: masks.Mask
+) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
+    """The title of a frame, its pairs and its empty rows; its label; its row of the table."""
     rule = KINDS[kind][0]
     sized = "{}" in rule
     title = f"{kind}: {rule.format(size)}{'' if sized else ', any size'}"
@@ -55,19 +57,42 @@ def _words(kind: str, size: int, mask: masks.Mask) -> tuple[str, str, str, str, 
     seen = [_keys(row) for row in mask]
     each = ", ".join(f"query {i}: {keys}" for i, keys in enumerate(seen))
     told = f"{title}; {mask.shape[1]} keys. {total}; {flagged}."
-    label = f"{told}\nThe keys seen by {each}."
     row = (kind, str(mask.shape[1]), str(size) if sized else "any", *seen, pairs, share, empty)
-    return title, total, flagged, label, row
+    return (title, total, flagged), f"{told}\nThe keys seen by {each}.", row
 
 
-def _cell(x: float, y: float, part: str, opacity: str) -> str:
-    """A box, and in it what is there only where the pair takes part: a colour and a tick."""
-    box: dict[str, Any] = {"x": x, "y": y, "width": CELL, "height": CELL}
-    d, look = f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", {"fill": "none", "stroke": colour("ink")}
-    tick = tag("path", d=d, stroke_width=2, **look)
-    inner = tag("rect", **box, fill=colour("blue"), fill_opacity="0.35") + tick
-    outer = tag("rect", **box, fill="none", stroke=colour("muted"))
-    return outer + tag("g", inner, data_part=part, opacity=opacity)
+def _frame(mask: masks.Mask, most_keys: int, title: str, total: str, empty: str) -> str:
+    """The drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
+    n_queries, n_keys = mask.shape
+    seen = np.pad(mask, ((0, 0), (0, most_keys - n_keys)))
+    right, bottom = LEFT + most_keys * CELL + 8, TOP + n_queries * CELL
+    body: list[str] = []
+    for j in range(most_keys):
+        x = LEFT + j * CELL
+        column = [text(x + CELL / 2, TOP - 10, str(j))]
+        for i in range(n_queries):
+            y = TOP + i * CELL
+            # What is there only where the pair takes part: a colour and a tick.
+            tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
+                       stroke="ink")  # fmt: skip
+            inner = rect(x, y, CELL, CELL, "blue", fill_opacity="0.35") + tick
+            column.append(rect(x, y, CELL, CELL, stroke="muted"))
+            column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
+        body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
+    start: dict[str, Any] = {"text_anchor": "start"}
+    for i, count in enumerate(mask.sum(axis=1)):
+        y = TOP + (i + 0.5) * CELL + 5
+        body.append(text(LEFT - 8, y, str(i), text_anchor="end"))
+        body.append(text(right, y, str(count or "empty"), data_part=f"count-{i}", **start))
+    body += [
+        text(4, 24, title, data_part="title", font_size=14, **start),
+        axis_title(LEFT, TOP - 30, "key j answers", **start),
+        axis_title(right, TOP - 10, "sees", **start),
+        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
+        text(4, bottom + 26, total, data_part="total", font_size=14, **start),
+        text(4, bottom + 46, empty, data_part="empty", font_size=14, **start),
+    ]
+    return "".join(body)
 
 
 def mask_explorer(
@@ -87,63 +112,25 @@ def mask_explorer(
     """
     options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
     if any(choice not in choices for choice, choices in zip(start, options, strict=True)):
-        raise ValueError(f"expected start to be one of {options}, came {start}")
-    choices = list(product(*options))
-    first = choices.index(start)
-    frames = [KINDS[kind][1](n_queries, keys, size) for kind, keys, size in choices]
-    titles, totals, empty, labels, rows = zip(
-        *(_words(kind, size, mask) for (kind, _, size), mask in zip(choices, frames, strict=True)),
-        strict=True,
-    )
-    parts: dict[str, dict[str, Sequence[str]]] = {}
-    body = []
-    for j in range(max(n_keys)):
-        column = [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j))]
-        for i in range(n_queries):
-            # One character a frame: 1 where the pair takes part.
-            marks = "".join(str(int(mask[i, j : j + 1].any())) for mask in frames)
-            parts[f"cell-{i}-{j}"] = {"opacity": marks}
-            x, y = LEFT + j * CELL, TOP + i * CELL
-            column.append(_cell(x, y, f"cell-{i}-{j}", marks[first]))
-        there = "".join(str(int(j < mask.shape[1])) for mask in frames)
-        parts[f"key-{j}"] = {"opacity": there}
-        body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=there[first]))
-
-    def changing(part: str, values: Sequence[str], x: float, y: float, size: int = 13) -> str:
-        parts[part] = {"text": list(values)}
-        return text(x, y, values[first], text_anchor="start", font_size=size, data_part=part)
-
-    right, middle = LEFT + max(n_keys) * CELL + 8, TOP + n_queries * CELL / 2
-    for i in range(n_queries):
-        y = TOP + (i + 0.5) * CELL + 5
-        body.append(text(LEFT - 8, y, str(i), text_anchor="end"))
-        counts = [str(count) if (count := mask[i].sum()) else "empty" for mask in frames]
-        body.append(changing(f"count-{i}", counts, right, y))
-    below = TOP + n_queries * CELL + 26
-    body += [
-        changing("title", titles, 4, 24, 14),
-        text(LEFT, TOP - 30, "key j answers", text_anchor="start", fill=colour("muted")),
-        text(right, TOP - 10, "sees", text_anchor="start", fill=colour("muted")),
-        text(
-            14, middle, "query i asks", fill=colour("muted"), transform=f"rotate(-90 14 {middle:g})"
-        ),
-        changing("total", totals, 4, below, 14),
-        changing("empty", empty, 4, below + 20, 14),
+        raise ValueError(f"start must be one of {options}; got {start}")
+    shown = [
+        (kind, size, KINDS[kind][1](n_queries, keys, size))
+        for kind, keys, size in product(*options)
     ]
-    picture = Drawing.from_elements("".join(body), right + 54, below + 30, one_line(labels[first]))
+    lines, labels, rows = zip(*(_words(*one) for one in shown), strict=True)
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",
     )  # fmt: skip
-    return MovingDrawing(
-        svg=picture.svg,
-        alt=picture.alt,
+    return MovingDrawing.from_frames(
+        [_frame(one[2], max(n_keys), *words) for one, words in zip(shown, lines, strict=True)],
+        LEFT + max(n_keys) * CELL + 62,
+        TOP + n_queries * CELL + 56,
         controls=(
             Control("kind", "mask", options[0], options[0].index(start[0]), kind="choice"),
             Control("n_keys", "keys S", tuple(map(str, n_keys)), options[1].index(start[1])),
             Control("size", "size", tuple(map(str, sizes)), options[2].index(start[2])),
         ),
-        parts=parts,
         labels=labels,
         table=(header, *dict.fromkeys(rows)),
     )

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from attnlib.figures.drawing import COLOURS, Drawing
+from attnbook.figures.drawing import COLOURS, Drawing
 
 # Set for the time of one drawing only: the reader's own Matplotlib settings stay as they are.
 STYLE: Any = {
@@ -75,13 +75,13 @@ def lines(
     Raises: `ValueError` for more than three series or one that is not as long as x.
     """
     if not 1 <= len(series) <= len(SERIES):
-        raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
+        raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
     with canvas(8.6, 4.2) as (figure, [axes]):
         words = [f"{y_title} against {x_title}, {'both axes logarithmic' * powers}".rstrip(", ")]
         for (name, values), look in zip(series.items(), SERIES, strict=False):
             heights = np.asarray(values, dtype=np.float64)
             if heights.shape != (len(x),):
-                raise ValueError(f"expected {len(x)} values in {name!r}, came {heights.shape}")
+                raise ValueError(f"{name!r} must have {len(x)} values; got shape {heights.shape}")
             words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
             axes.plot(x, heights, label=name, markersize=6, **look)
         if powers:
@@ -107,7 +107,7 @@ def bars(
     Raises: `ValueError` for more than three series or one that is not as long as `labels`.
     """
     if not 1 <= len(series) <= len(SERIES):
-        raise ValueError(f"expected one to {len(SERIES)} series, came {len(series)}")
+        raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
     places = np.arange(len(labels))
     width = 0.8 / len(series)
     whole = all(np.equal(np.mod(values, 1), 0).all() for values in series.values())
@@ -116,7 +116,9 @@ def bars(
         for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
             heights = np.asarray(values, dtype=np.float64)
             if heights.shape != (len(labels),):
-                raise ValueError(f"expected {len(labels)} values in {name!r}, came {heights.shape}")
+                raise ValueError(
+                    f"{name!r} must have {len(labels)} values; got shape {heights.shape}"
+                )
             left = places + (index - (len(series) - 1) / 2) * width
             drawn = axes.bar(
                 left,

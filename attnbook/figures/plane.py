@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlib.figures.charts import canvas
-from attnlib.figures.drawing import COLOURS, Drawing, number
+from attnbook.figures.charts import canvas
+from attnbook.figures.drawing import COLOURS, Drawing, number
 
 
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
@@ -22,7 +22,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
     expected = (len(labels), 2)
     if queries.shape != expected or keys.shape != expected:
         raise ValueError(
-            f"expected query and key of shape {expected}, came {queries.shape} and {keys.shape}"
+            f"query and key must have shape {expected}; got {queries.shape} and {keys.shape}"
         )
     reach = float(max(np.max(np.abs(queries)), np.max(np.abs(keys)))) + 0.8
     looks = ((queries, "query", "blue", "-"), (keys, "key", "orange", "--"))
@@ -71,7 +71,7 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
     expected = (len(labels), 2)
     if values.shape != expected or outputs.shape != expected or len(labels) < 3:
         raise ValueError(
-            f"expected value and output of shape {expected}, at least 3 of each, came "
+            f"value and output must have shape {expected}, with at least 3 of each; got "
             f"{values.shape} and {outputs.shape}"
         )
     with canvas(8.6, 5.0) as (figure, [axes]):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.figures.charts import SERIES, canvas
-from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
+from attnbook.figures.charts import SERIES, canvas
+from attnbook.figures.drawing import COLOURS, Drawing, line, rect, text
 
 # One look for each point: a fourth joins those of the series.
 LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker": "D"})
@@ -34,7 +34,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
     'on top: cache (1 MB) holds Q; memory (9 GB) holds K and V.'
     """
     if not levels:
-        raise ValueError("expected at least one level, came none")
+        raise ValueError("levels must hold at least one level; got none")
     width, height, gap = 620.0, 58.0, 24.0
     body: list[str] = []
     for index, (name, (size, held)) in enumerate(levels.items()):
@@ -42,23 +42,16 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
         inset = 90.0 * (len(levels) - 1 - index) / len(levels)
         y = 10.0 + index * (height + gap)
         last = index == len(levels) - 1
-        body.append(
-            tag(
-                "rect",
-                x=10 + inset,
-                y=y,
-                width=width - 20 - 2 * inset,
-                height=height,
-                rx=6,
-                fill=colour("orange" if last else "blue"),
-                fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",
-                stroke=colour("orange" if last else "blue"),
-                stroke_dasharray="6 4" if last else None,
-            )
-        )
+        shade = "orange" if last else "blue"
+        box = rect(
+            10 + inset, y, width - 20 - 2 * inset, height, shade, rx=6, stroke=shade,
+            fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",
+            stroke_dasharray="6 4" if last else None,
+        )  # fmt: skip
+        body.append(box)
         left, right, middle = 24 + inset, width - 24 - inset, y + height / 2
         body.append(text(left, middle - 5, name, text_anchor="start", font_weight="600"))
-        body.append(text(right, middle - 5, size, text_anchor="end", fill=colour("muted")))
+        body.append(text(right, middle - 5, size, text_anchor="end", fill="muted"))
         body.append(text(left, middle + 16, held, text_anchor="start"))
         if not last:
             x, top, foot = width / 2, y + height + 4, y + height + gap - 4
@@ -82,9 +75,9 @@ def roofline(
     Raises: `ValueError` for no point, more than four, or an intensity that is not positive.
     """
     if not 1 <= len(points) <= len(LOOKS):
-        raise ValueError(f"expected one to {len(LOOKS)} points, came {len(points)}")
+        raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")
     if not all(0 < intensity < np.inf for intensity in points.values()):
-        raise ValueError(f"expected positive intensities, came {list(points.values())}")
+        raise ValueError(f"intensities must be positive and finite; got {list(points.values())}")
     balance = peak / bandwidth
     ends = _powers([*points.values(), balance])
     with canvas(8.6, 4.4) as (figure, [axes]):

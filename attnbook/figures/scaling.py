@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlib import experiments
-from attnlib.figures.charts import SERIES, canvas, powers_axis
-from attnlib.figures.drawing import COLOURS, Drawing, colour, line, tag, text
-from attnlib.figures.moving import Control, MovingDrawing, one_line
+from attnbook import experiments
+from attnbook.figures.charts import SERIES, canvas, powers_axis
+from attnbook.figures.drawing import COLOURS, Array, Drawing, axis_title, line, rect, text
+from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
 # How a divisor is written in a picture.
 DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ"}
 
 
-def score_histograms(samples: Mapping[int, NDArray[np.float64]]) -> Drawing:
+def score_histograms(samples: Mapping[int, Array]) -> Drawing:
     """A drawing of the distribution of scores for each d_k, one above the other on one axis.
 
     Shapes: samples maps d_k to scores (n,). Each histogram is drawn to its own peak: the width is
@@ -27,9 +28,9 @@ def score_histograms(samples: Mapping[int, NDArray[np.float64]]) -> Drawing:
     """
     for d_k, scores in samples.items():
         if not (np.size(scores) and np.all(np.isfinite(scores)) and np.ptp(scores) > 0):
-            raise ValueError(f"expected finite scores that differ, came others at d_k = {d_k}")
+            raise ValueError(f"scores must be finite and differ; got others at d_k = {d_k}")
     if not samples:
-        raise ValueError("expected at least one sample of scores, came none")
+        raise ValueError("samples must hold at least one sample of scores; got none")
     limit = 4.0 * np.ceil(max(float(np.max(np.abs(s))) for s in samples.values()) / 4.0)
     with canvas(8.6, 0.9 * len(samples) + 0.6) as (figure, [axes]):
         for row, (d_k, scores) in enumerate(samples.items()):
@@ -114,6 +115,54 @@ def rule_curves(
         return Drawing.from_matplotlib(figure, alt)
 
 
+# The three charts of the explorer: where the first begins, their distance and width, their height.
+LEFT, STEP, PANEL, BASE, TALL = 14.0, 208.0, 200.0, 210.0, 140.0
+
+
+def _frame(
+    raw_scores: Array, d_k: int, means: Mapping[str, experiments.RuleStatistics], n_draws: int
+) -> str:
+    """The drawing of one d_k: the weights of one query, and means over draws, by rule."""
+    n_keys = len(raw_scores)
+    middle, bar, even = (3 * STEP + 16) / 2, (PANEL - 24.0) / n_keys, BASE - TALL / n_keys
+    above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
+    body = [
+        axis_title(middle, 20, above),
+        axis_title(middle, BASE + 22, f"means over {n_draws:,} draws"),
+    ]
+    for column, (rule, divisor) in enumerate(experiments.RULES.items()):
+        left, mean = LEFT + column * STEP, means[rule]
+        body.append(text(left + PANEL / 2, 48, DIVISORS[rule], font_weight="600", font_size=15))
+        body.append(line(left, BASE, left + PANEL, BASE, "muted"))
+        for index, weight in enumerate(softmax(raw_scores / divisor(d_k))):
+            tall = round(TALL * weight, 1)
+            x, y = left + 12 + index * bar, round(BASE - TALL * weight, 1)
+            body.append(rect(x, y, bar - 4, tall, "blue", data_part=f"bar-{column}-{index}"))
+        body.append(line(left, even, left + PANEL, even, "orange", "5 4"))
+        lines = {
+            "std": f"std of scores {mean.score_std:.2f}",
+            "largest": f"largest weight {mean.largest:.2f}",
+            "squares": f"Σa² {mean.sum_of_squares:.2f}",
+            "entropy": f"entropy / log {n_keys}: {mean.entropy:.2f}",
+        }
+        for row, (name, shown) in enumerate(lines.items()):
+            y = BASE + 44 + 19 * row
+            body.append(text(left + PANEL / 2, y, shown, data_part=f"{name}-{column}"))
+    return "".join(body)
+
+
+def _told(d_k: int, n_keys: int, means: Mapping[str, experiments.RuleStatistics]) -> str:
+    """The label of a frame."""
+    largest = ", ".join(f"{mean.largest:.2f} divided by {rule}" for rule, mean in means.items())
+    each = (
+        f"Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, sum of squared "
+        f"weights {mean.sum_of_squares:.2f}, entropy {mean.entropy:.2f} of the most."
+        for rule, mean in means.items()
+    )
+    charts = f"Three bar charts of {n_keys} weights at d_k = {d_k}"
+    return f"{charts}; mean largest weight {largest}.\n{' '.join(each)}"
+
+
 def scaling_explorer(
     d_ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
     *,
@@ -131,78 +180,24 @@ def scaling_explorer(
     Raises: `ValueError` when `start` is not among d_ks.
     """
     if start not in d_ks:
-        raise ValueError(f"expected start to be one of {tuple(d_ks)}, came {start}")
+        raise ValueError(f"start must be one of {tuple(d_ks)}; got {start}")
     raw_scores = experiments.growing_scores(d_ks, n_keys=n_keys, seed=seed)
     averages = [experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws) for d_k in d_ks]
-    first = list(d_ks).index(start)
-    width, panel, base, tall = 640.0, 200.0, 210.0, 140.0
-    bar = (panel - 24.0) / n_keys
-    above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
-    below = f"means over {n_draws:,} draws"
-    body = [
-        text(width / 2, 20, above, fill=colour("muted")),
-        text(width / 2, base + 22, below, fill=colour("muted")),
-    ]
-    parts: dict[str, dict[str, list[str]]] = {}
-    labels = []
-    for d_k, average in zip(d_ks, averages, strict=True):
-        largest = [f"{mean.largest:.2f} divided by {rule}" for rule, mean in average.items()]
-        labels.append(
-            f"Three bar charts of {n_keys} weights at d_k = {d_k}; mean largest weight "
-            f"{', '.join(largest)}.\n"
+    frames, labels, rows = [], [], []
+    for scores, d_k, means in zip(raw_scores, d_ks, averages, strict=True):
+        frames.append(_frame(scores, d_k, means, n_draws))
+        labels.append(_told(d_k, n_keys, means))
+        numbers = (
+            (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
+            for mean in means.values()
         )
-    header, rows = ["dₖ"], [[str(d_k)] for d_k in d_ks]
-    for column, (rule, divisor) in enumerate(experiments.RULES.items()):
-        left = 14.0 + column * (panel + 8.0)
-        weights = np.stack([softmax(s / divisor(d)) for s, d in zip(raw_scores, d_ks, strict=True)])
-        middle = left + panel / 2
-        body.append(text(middle, 48, DIVISORS[rule], font_weight="600", font_size=15))
-        body.append(line(left, base, left + panel, base, "muted"))
-        even = base - tall / n_keys
-        for index in range(n_keys):
-            name = f"bar-{column}-{index}"
-            heights = [f"{tall * w:.1f}" for w in weights[:, index]]
-            tops = [f"{base - tall * w:.1f}" for w in weights[:, index]]
-            parts[name] = {"height": heights, "y": tops}
-            body.append(
-                tag(
-                    "rect",
-                    data_part=name,
-                    x=left + 12 + index * bar,
-                    y=tops[first],
-                    width=bar - 4,
-                    height=heights[first],
-                    fill=colour("blue"),
-                )
-            )
-        body.append(line(left, even, left + panel, even, "orange", "5 4"))
-        lines = {
-            "std": [f"std of scores {a[rule].score_std:.2f}" for a in averages],
-            "largest": [f"largest weight {a[rule].largest:.2f}" for a in averages],
-            "squares": [f"Σa² {a[rule].sum_of_squares:.2f}" for a in averages],
-            "entropy": [f"entropy / log {n_keys}: {a[rule].entropy:.2f}" for a in averages],
-        }
-        for row, (name, shown) in enumerate(lines.items()):
-            parts[f"{name}-{column}"] = {"text": shown}
-            body.append(
-                text(middle, base + 44 + 19 * row, shown[first], data_part=f"{name}-{column}")
-            )
-        header += [f"{DIVISORS[rule]}: {name}" for name in ("std", "largest", "Σa²", "entropy")]
-        for index, average in enumerate(averages):
-            mean = average[rule]
-            numbers = (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
-            rows[index] += [f"{value:.2f}" for value in numbers]
-            labels[index] += (
-                f"{' ' * (column > 0)}Divided by {rule}: standard deviation of the scores "
-                f"{mean.score_std:.2f}, sum of squared weights {mean.sum_of_squares:.2f}, entropy "
-                f"{mean.entropy:.2f} of the most."
-            )
-    picture = Drawing.from_elements("".join(body), width, base + 112, one_line(labels[first]))
-    return MovingDrawing(
-        svg=picture.svg,
-        alt=picture.alt,
-        controls=(Control("d_k", "dₖ", tuple(str(d_k) for d_k in d_ks), first),),
-        parts=parts,
-        labels=tuple(labels),
-        table=(tuple(header), *(tuple(row) for row in rows)),
+        rows.append([str(d_k), *(f"{number:.2f}" for four in numbers for number in four)])
+    columns = product(DIVISORS.values(), ("std", "largest", "Σa²", "entropy"))
+    return MovingDrawing.from_frames(
+        frames,
+        3 * STEP + 16,
+        BASE + 112,
+        controls=(Control("d_k", "dₖ", tuple(map(str, d_ks)), list(d_ks).index(start)),),
+        labels=labels,
+        table=[["dₖ", *(f"{divisor}: {name}" for divisor, name in columns)], *rows],
     )

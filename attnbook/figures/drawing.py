@@ -7,10 +7,16 @@ import re
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
+from math import hypot
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
 
 # One name, one colour. On a page each is the CSS variable --attn-<name>, so that a dark theme can
 # redefine it; the value here is the fallback, and what a saved file contains.
@@ -48,15 +54,17 @@ def number(value: float) -> str:
 
 
 def tag(name: str, content: str = "", **attributes: Any) -> str:
-    """One SVG element; underscores in attribute names become hyphens, numbers are rounded.
+    """One SVG element: "_" in a name becomes "-", numbers are rounded, colours have their names.
 
-    >>> tag("rect", x=1, stroke_width=0.5)
-    '<rect x="1" stroke-width="0.5"/>'
+    >>> tag("rect", x=1, stroke_width=0.5, fill="ink")
+    '<rect x="1" stroke-width="0.5" fill="var(--attn-ink, #1f2933)"/>'
     """
     parts = [name]
     for key, value in attributes.items():
         if value is not None:
             shown = value if isinstance(value, str) else number(value)
+            if key in ("fill", "stroke") and shown in COLOURS:
+                shown = colour(shown)
             parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
     opening = " ".join(parts)
     return f"<{opening}>{content}</{name}>" if content else f"<{opening}/>"
@@ -64,13 +72,35 @@ def tag(name: str, content: str = "", **attributes: Any) -> str:
 
 def text(x: float, y: float, words: str, **attributes: Any) -> str:
     """Text at (x, y), in ink and centred unless the attributes say otherwise."""
-    style = {"fill": colour("ink"), "text_anchor": "middle", "font_size": 13} | attributes
+    style = {"fill": "ink", "text_anchor": "middle", "font_size": 13} | attributes
     return tag("text", escape(words, quote=False), x=x, y=y, **style)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, name: str, dash: str | None = None) -> str:
     """A line in a named colour, dashed where a dash is given."""
-    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour(name), stroke_dasharray=dash)
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=name, stroke_dasharray=dash)
+
+
+def rect(x: float, y: float, width: float, height: float, fill: str = "none", **look: Any) -> str:
+    """A rectangle with its upper left corner at (x, y)."""
+    return tag("rect", x=x, y=y, width=width, height=height, fill=fill, **look)
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, name: str, width: float = 1.0) -> str:
+    """An arrow in a named colour, with its tip at (x2, y2)."""
+    length = hypot(x2 - x1, y2 - y1)
+    along = (x2 - x1) / length, (y2 - y1) / length
+    foot = x2 - 7 * along[0], y2 - 7 * along[1]
+    sides = [(foot[0] + s * 4 * along[1], foot[1] - s * 4 * along[0]) for s in (1, -1)]
+    points = " ".join(f"{number(x)},{number(y)}" for x, y in [(x2, y2), *sides])
+    shaft = tag("line", x1=x1, y1=y1, x2=foot[0], y2=foot[1], stroke=name, stroke_width=width)
+    return shaft + tag("polygon", points=points, fill=name)
+
+
+def axis_title(x: float, y: float, words: str, *, upright: bool = False, **look: Any) -> str:
+    """The muted title of an axis; an upright one is read from below."""
+    turned = f"rotate(-90 {number(x)} {number(y)})" if upright else None
+    return text(x, y, words, **{"fill": "muted", "transform": turned} | look)
 
 
 @dataclass(frozen=True)
@@ -87,7 +117,7 @@ class Drawing:
 
     def __post_init__(self) -> None:
         if len(self.alt.split()) < 5:
-            raise ValueError(f"expected alt text of at least five words, came {self.alt!r}")
+            raise ValueError(f"alt text must have at least five words; got {self.alt!r}")
 
     @classmethod
     def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:

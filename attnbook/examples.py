@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnlib._checks import Array
+Array = NDArray[np.float64]
 
 
 class Running(NamedTuple):

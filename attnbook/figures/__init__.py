@@ -1,0 +1,56 @@
+"""Every drawing of the course: a call says what is drawn, and gives an SVG with its words.
+
+>>> from attnbook import figures
+>>> figures.heatmap([[1.0]], name="weights", rows=["a"], columns=["a"])
+Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a: 1.00.
+"""
+
+from attnbook.figures.charts import bars, lines
+from attnbook.figures.comparison import compared
+from attnbook.figures.diagrams import attention_steps
+from attnbook.figures.drawing import Drawing
+from attnbook.figures.gpu import H200, memory_levels, roofline
+from attnbook.figures.gradient_tiles import gradient_tiles
+from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
+from attnbook.figures.mask_explorer import mask_explorer
+from attnbook.figures.matrices import heatmap, matrix_equation
+from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.order import squares
+from attnbook.figures.plane import hull, plane
+from attnbook.figures.scaling import (
+    rule_curves,
+    scaling_explorer,
+    score_growth,
+    score_histograms,
+)
+from attnbook.figures.stepper import attention_stepper
+from attnbook.figures.tile_walk import tile_walk
+
+__all__ = [
+    "H200",
+    "Control",
+    "Drawing",
+    "MovingDrawing",
+    "attention_stepper",
+    "attention_steps",
+    "bars",
+    "compared",
+    "gradient_tiles",
+    "head_weights",
+    "heads_diagram",
+    "heatmap",
+    "hull",
+    "lines",
+    "mask_explorer",
+    "matrix_equation",
+    "memory_levels",
+    "plane",
+    "roofline",
+    "rule_curves",
+    "scaling_explorer",
+    "score_growth",
+    "score_histograms",
+    "shared_heads",
+    "squares",
+    "tile_walk",
+]

@@ -1,0 +1,144 @@
+"""Attention for one token, a step at a time: the moving figure of chapter 05."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import axis_title, line, rect, text
+from attnbook.figures.matrices import _show
+from attnbook.figures.moving import Control, MovingDrawing
+from attnlib.numpy_dense import attention_scores, softmax
+
+# What each step adds, as the line under the table says it; t is the token that asks.
+STEPS = (
+    ("query", "the token asks with its query"),
+    ("dot product", "the query against every key: r = q·k"),
+    ("scale", "each score divided by √dₖ: s = r / √dₖ"),
+    ("exponential", "each scaled score made positive: exp(s)"),
+    ("weights", "each exponential divided by their sum: a"),
+    ("shares", "each value multiplied by its weight: a v"),
+    ("output", "the shares added up: the output o"),
+)
+# Column title, width, the step from which its numbers are there, and their name as parts.
+COLUMNS = (
+    ("token", 48.0, 0, ""),
+    ("key k", 82.0, 0, ""),
+    ("q·k", 54.0, 1, "raw"),
+    ("÷ √dₖ", 54.0, 2, "score"),
+    ("exp", 48.0, 3, "exp"),
+    ("weight a", 64.0, 4, "weight"),
+    ("value v", 88.0, 0, ""),
+    ("a v", 134.0, 5, "share"),
+)
+# The column that each step works in: the query against the keys, then one after the other.
+WORKS_IN = (1, 2, 3, 4, 5, 7, 7)
+LEFT, TOP, ROW = 8.0, 74.0, 34.0
+EDGES = (LEFT + np.cumsum([0.0, *(width for _, width, *_ in COLUMNS)])).tolist()
+CENTRES = [(left + right) / 2 for left, right in pairwise(EDGES)]
+
+
+def _vector(entries: ArrayLike, digits: int | None = None) -> str:
+    """A vector as text: as short as it is exact, or with `digits` decimals."""
+    numbers = np.asarray(entries, dtype=np.float64).tolist()
+    shown = [f"{n:g}" if digits is None else _show(n, digits) for n in numbers]
+    return f"({', '.join(shown).replace('-', '−')})"
+
+
+def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, step: int) -> str:
+    """The drawing of one step for one token: the table as far as it is computed."""
+    right, foot = EDGES[-1], TOP + ROW * len(table)
+    here = WORKS_IN[step]
+    body = [
+        text(LEFT, 22, f"“{token}” asks with q = {query}", text_anchor="start", font_weight="600",
+             font_size=15, data_part="query"),
+        rect(EDGES[here], TOP - 28, COLUMNS[here][1], ROW * len(table) + 34, "orange", rx=4,
+             fill_opacity=0.12, stroke="orange", data_part="here"),
+    ]  # fmt: skip
+    body += [axis_title(x, TOP - 10, name) for x, (name, *_) in zip(CENTRES, COLUMNS, strict=True)]
+    for j, row in enumerate(table):
+        y = TOP + ROW * j
+        body.append(line(LEFT, y, right, y, "grid"))
+        for x, (title, _, since, name), shown in zip(CENTRES, COLUMNS, row, strict=True):
+            look = {"font_weight": "600"} if title == "token" else {}
+            look |= {"data_part": f"{name}-{j}"} if name else {}
+            body.append(text(x, y + 22, shown if step >= since else "…", **look))
+    body += [
+        line(LEFT, foot, right, foot, "muted"),
+        text(CENTRES[5], foot + 22, "Σ a = 1.000" if step >= 4 else "", data_part="sum-weights",
+             fill="muted"),
+        text(right, foot + 22, f"o = {output if step == 6 else '…'}", text_anchor="end",
+             font_weight="600", data_part="output"),
+        text(LEFT, foot + ROW + 18, f"{step + 1}. {STEPS[step][1]}", text_anchor="start",
+             data_part="step"),
+    ]  # fmt: skip
+    return "".join(body)
+
+
+def attention_stepper(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, tokens: Sequence[str]
+) -> MovingDrawing:
+    """A moving figure: the output of each token, from query to weighted sum, step by step.
+
+    One slider picks the token that asks, the other the step. A number stands in the table from
+    the step that computes it; the frame shows which column that is.
+
+    Shapes: query and key (T, d_k), value (T, d_v), T tokens; made for small T, d_k and d_v.
+
+    Raises: `ValueError` for shapes that do not fit.
+    """
+    queries, keys, values = (np.asarray(a, dtype=np.float64) for a in (query, key, value))
+    n_tokens = len(tokens)
+    if not len(queries) == len(keys) == len(values) == n_tokens or n_tokens == 0:
+        raise ValueError(
+            f"query, key and value must have one row for each of {n_tokens} tokens; got "
+            f"{queries.shape}, {keys.shape} and {values.shape}"
+        )
+    scores = attention_scores(queries, keys)  # it checks the other sizes
+    raw_scores, weights = scores * sqrt(keys.shape[1]), softmax(scores)
+    outputs = [_vector(output, 2) for output in weights @ values]
+    # For each token that asks the rows of its table, as they are when all is computed.
+    tables = [
+        [
+            (tokens[j], _vector(keys[j]), _show(raw_scores[t, j]), _show(scores[t, j]),
+             _show(np.exp(scores[t, j])), _show(weights[t, j], 3), _vector(values[j]),
+             _vector(weights[t, j] * values[j], 2))
+            for j in range(n_tokens)
+        ]
+        for t in range(n_tokens)
+    ]  # fmt: skip
+    frames, labels = [], []
+    for t, step in product(range(n_tokens), range(len(STEPS))):
+        frames.append(_frame(tokens[t], _vector(queries[t]), tables[t], outputs[t], step))
+        told = f"Attention of “{tokens[t]}”, step {step + 1} of {len(STEPS)}: {STEPS[step][1]}."
+        labels.append(f"{told} {_told(step, tables[t], outputs[t])}")
+    rows = [
+        (tokens[t], row[0], *row[2:6], row[7], outputs[t])
+        for t in range(n_tokens)
+        for row in tables[t]
+    ]
+    last = len(STEPS) - 1  # so that the picture is complete where no script runs
+    return MovingDrawing.from_frames(
+        frames,
+        EDGES[-1] + LEFT,
+        TOP + ROW * (n_tokens + 1) + 30,
+        controls=(
+            Control("token", "token", tuple(tokens)),
+            Control("step", "step", tuple(name for name, _ in STEPS), last),
+        ),
+        labels=labels,
+        table=(("query", "key", "q·k", "÷ √dₖ", "exp", "weight a", "a v", "output o"), *rows),
+    )
+
+
+def _told(step: int, table: Sequence[Sequence[str]], output: str) -> str:
+    """The numbers that a step adds, in words."""
+    if step == 0:
+        return "Nothing is computed yet."
+    if step == 6:
+        return f"The output is {output}."
+    return ", ".join(f"{row[0]} {row[WORKS_IN[step]]}" for row in table) + "."
