@@ -141,7 +141,7 @@ coverage: $(ENVIRONMENT) ## say which lines of the packages the unit tests run, 
 # What a test that is named for it must notice; then whatever mutmut would change, which takes long.
 mutants: $(ENVIRONMENT) ## make mistakes in the package; tests must notice (ONLY=named, ONLY="masks positions")
 	@if [ "$(ONLY)" = named ] || [ -z "$(ONLY)" ]; then $(BIN)/python -m tools.mutants; fi
-	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY:store=--store); fi
+	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY); fi
 
 guards: $(ENVIRONMENT) ## make the mistakes that each chapter teaches about; it must notice (ONLY=store)
 	@$(BIN)/python -m tools.guards $(or $(ONLY),own)

@@ -2,14 +2,13 @@
 
 The parts are those of `benchmarks/results/<name>.json`: machine, means, rows, memory, and `ratios`
 and `bytes`, which draw rows and memory; `rates` are the rows of a GPU, `scores` and `pages` those
-of Lighthouse, `mutants` the counts of `make mutants`. So no measured number is typed into a page.
+of Lighthouse. So no measured number is typed into a page.
 Where a result may be missing, the directive's content is shown in its stead.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -184,26 +183,6 @@ def pages(result: dict[str, Any]) -> nodes.Node:
     return table(head, rows)
 
 
-def _share(part: int, whole: int) -> str:
-    """Give a percentage that says 100 for all of them only."""
-    return f"{math.floor(1000 * part / whole) / 10:.1f}%"
-
-
-def mutants(result: dict[str, Any]) -> nodes.Node:
-    """Give for each module how many changes there are, and how many a test notices."""
-    everything: dict[str, int] = {}
-    for counts in result["modules"].values():
-        for verdict, n in counts.items():
-            everything[verdict] = everything.get(verdict, 0) + n
-    rows = []
-    for module, counts in [*result["modules"].items(), ("all", everything)]:
-        noticed, lost = counts.get("killed", 0), counts.get("survived", 0)
-        numbers = (sum(counts.values()), noticed, lost, counts.get("equivalent", 0))
-        rows.append([module, *map(str, numbers), _share(noticed, noticed + lost)])
-    head = ["module", "changes", "noticed", "missed", "cannot be noticed", "share"]
-    return table(head, rows)
-
-
 PARTS = {
     "machine": machine,
     "means": means,
@@ -214,7 +193,6 @@ PARTS = {
     "rates": rates,
     "scores": scores,
     "pages": pages,
-    "mutants": mutants,
 }
 
 

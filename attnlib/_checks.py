@@ -23,6 +23,39 @@ HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
 
 
+class Band(NamedTuple):
+    """Which keys a query sees by its place alone: those from place - left to place + right.
+
+    The place of query i among the keys is i + first. None sets no bound.
+    """
+
+    first: int = 0
+    left: int | None = None
+    right: int | None = None
+
+    def span(self, rows: slice, n_keys: int) -> tuple[int, int]:
+        """Return where the keys begin and end that some of these rows may see."""
+        start = 0 if self.left is None else rows.start + self.first - self.left
+        stop = n_keys if self.right is None else rows.stop + self.first + self.right
+        return max(0, min(start, n_keys)), max(0, min(stop, n_keys))
+
+    def holds(self, rows: slice, columns: slice) -> bool:
+        """Say whether each of these rows sees all of these keys."""
+        from_left = self.left is None or rows.stop - 1 + self.first - self.left <= columns.start
+        return from_left and (
+            self.right is None or rows.start + self.first + self.right >= columns.stop - 1
+        )
+
+    def sees(self, queries: Any, keys: Any) -> Any:
+        """Return which of these keys each query sees; arrays or tensors that broadcast."""
+        places, seen = queries + self.first, True
+        if self.left is not None:
+            seen = keys >= places - self.left
+        if self.right is not None:
+            seen = seen & (keys <= places + self.right)
+        return seen
+
+
 class Call(NamedTuple):
     """What a checked call comes down to."""
 
@@ -31,6 +64,7 @@ class Call(NamedTuple):
     n_keys: int
     scale: float
     group: int  # query heads that share one key head; 1 without enable_gqa
+    band: Band = Band()
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -47,6 +81,16 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                     raise ValueError(f"shapes do not broadcast: {shapes}")
                 result[place] = size
     return tuple(result)
+
+
+def blocks(start: int, stop: int, size: int) -> list[slice]:
+    """Cut start … stop - 1 at the multiples of `size`.
+
+    >>> blocks(0, 5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    first = start // size * size
+    return [slice(max(k, start), min(k + size, stop)) for k in range(first, stop, size)]
 
 
 def is_tensor(thing: object) -> bool:
@@ -203,9 +247,32 @@ def beyond(scale: float, limits: Any) -> bool:
     return bool(scale) and not limits.tiny <= abs(scale) <= limits.max
 
 
-def check_projection(X: Shape, name: str, W: Shape) -> None:
-    """Require tokens in rows, and a matrix that fits them."""
-    if len(X) < 2 or len(W) != 2 or X[-1] != W[0]:
+def first_place(n_queries: int, n_keys: int, align: object, name: str = "align") -> int:
+    """Return the place of the first query among the keys."""
+    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
+        raise ValueError(f"{name} must be 'top-left' or 'bottom-right'; got {align!r}")
+    return n_keys - n_queries if align == "bottom-right" else 0
+
+
+def checked_band(
+    n_queries: int, n_keys: int, is_causal: bool, causal_align: object, window: Any
+) -> Band:
+    """Return the keys that `is_causal` and `window` leave, counted from the alignment."""
+    first = first_place(n_queries, n_keys, causal_align, "causal_align")
+    if window is None:
+        return Band(first, None, 0) if is_causal else Band()
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise TypeError(f"window must be None or a pair (left, right); got {window!r}")
+    left, right = (
+        None if bound is None else checked_count(f"window's {side} bound", bound)
+        for side, bound in zip(("left", "right"), window, strict=True)
+    )
+    return Band(first, left, 0 if is_causal else right)
+
+
+def check_projection(X: Shape, name: str, W: Shape, heads: bool = False) -> None:
+    """Require tokens in rows, and a matrix that fits them; or one for each head."""
+    if len(X) < 2 or not (len(W) == 2 or (heads and len(W) == 3)) or X[-1] != W[-2]:
         raise ValueError(
             f"X must be (…, T, d_model) and {name} (d_model, d); got X {X}, {name} {W}"
         )
@@ -218,6 +285,8 @@ def checked_call(
     is_causal: object,
     scale: object,
     enable_gqa: object,
+    causal_align: object = "top-left",
+    window: object = None,
 ) -> Call:
     """Check what is left when types and dtypes are known; `mask` is its shape and its dtype."""
     check_flag("is_causal", is_causal)
@@ -229,45 +298,5 @@ def checked_call(
     check_one_mask(mask is not None, bool(is_causal))
     if mask is not None:
         check_mask(*mask, query_dtype=query_dtype, target=(*batch, n_queries, n_keys))
-    return Call(batch, n_queries, n_keys, factor, group)
-
-
-def check_array(name: str, array: object) -> None:
-    """Require a plain NumPy array."""
-    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
-        return
-    kind = type(array)
-    came = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    if isinstance(array, np.ndarray):
-        hint = "its mask would be lost; pass attn_mask"
-    elif kind.__module__.partition(".")[0] == "torch":
-        hint = "use a torch form for tensors"
-    else:
-        hint = "convert it with np.asarray"
-    raise TypeError(f"{name} must be a numpy.ndarray; got {came} ({hint})")
-
-
-def numpy_call(
-    arrays: Mapping[str, object],
-    attn_mask: object = None,
-    dropout_p: object = 0.0,
-    is_causal: object = False,
-    scale: object = None,
-    enable_gqa: object = False,
-) -> Call:
-    """Check a call on NumPy arrays; `arrays` maps query, key and perhaps value to them."""
-    known: dict[str, Array] = {}
-    for name, array in arrays.items():
-        check_array(name, array)
-        assert isinstance(array, np.ndarray)
-        known[name] = array
-    check_dtypes({name: array.dtype.name for name, array in known.items()})
-    check_no_dropout(dropout_p)
-    mask = None
-    if attn_mask is not None:
-        check_array("attn_mask", attn_mask)
-        assert isinstance(attn_mask, np.ndarray)
-        mask = attn_mask.shape, attn_mask.dtype.name
-    shapes = {name: array.shape for name, array in known.items()}
-    dtype = known["query"].dtype.name
-    return checked_call(shapes, dtype, mask, is_causal, scale, enable_gqa)
+    band = checked_band(n_queries, n_keys, bool(is_causal), causal_align, window)
+    return Call(batch, n_queries, n_keys, factor, group, band)

@@ -22,12 +22,12 @@ from attnlib._checks import (
     FLOATING,
     Array,
     broadcast_shapes,
-    check_array,
     check_like,
     checked_count,
     dtype_name,
     is_tensor,
 )
+from attnlib._numpy_door import check_array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from attnlib._checks import (
     HALF,
     Array,
-    check_array,
     check_dtypes,
     check_flag,
     check_like,
@@ -26,6 +25,7 @@ from attnlib._checks import (
     dtype_name,
     is_tensor,
 )
+from attnlib._numpy_door import check_array
 
 if TYPE_CHECKING:
     import torch

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from attnlib._checks import (
     beyond,
+    blocks,
     broadcast_shapes,
     check_no_dropout,
     checked_count,
@@ -36,7 +37,6 @@ from attnlib._checks import (
 from attnlib._torch_checks import as_autocast_does, torch_call
 from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder
 from attnlib._torch_tiles import Tiles, cut, heads, largest, sizes
-from attnlib.numpy_blockwise import _blocks
 from attnlib.torch_dense import HALF
 
 
@@ -46,10 +46,10 @@ def _attend(
 ) -> None:  # fmt: skip
     """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads."""
     lowest = torch.finfo(output.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
-    for rows in _blocks(query.shape[1], block_q):
+    for rows in blocks(0, query.shape[1], block_q):
         q = tiles.queries(query[:, rows])
         m, ell, o = shift[:, rows].fill_(lowest), row_sum[:, rows].zero_(), output[:, rows]
-        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
+        for columns in blocks(0, tiles.end(rows, key.shape[1]), block_k):
             k, v = tiles.seen(key, value, rows, columns)
             scores = tiles.scores(q, k, rows, columns)
             m_new = torch.maximum(m, scores.amax(-1, keepdim=True))
@@ -73,12 +73,12 @@ def _differentiate(
     d_value: Operand, d_mask: Operand, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
     """Add what some heads contribute to the gradients that are wanted."""
-    for rows in _blocks(query.shape[1], block_q):
+    for rows in blocks(0, query.shape[1], block_q):
         q, m, ell = tiles.queries(query[:, rows]), shift[:, rows], row_sum[:, rows]
         D = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
         # Divided by ℓ here, and not in P, which has more numbers. An empty row has ℓ = 0.
         d_o, D = ((x / ell).masked_fill_(ell == 0, 0) for x in (d_output[:, rows], D))
-        for columns in _blocks(tiles.end(rows, key.shape[1]), block_k):
+        for columns in blocks(0, tiles.end(rows, key.shape[1]), block_k):
             k, v = tiles.seen(key, value, rows, columns)
             weights = tiles.scores(q, k, rows, columns).sub_(m)
             tiles.power(weights, out=weights)
@@ -169,15 +169,15 @@ def _forward(
     ]  # fmt: skip
     if group > 1:
         operands = _grouped(group, *operands)
-    *blocks, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
+    *lengths, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
     factor, dtype = checked_scale(scale, query.shape[-1]), output.dtype
-    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(blocks))
+    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(lengths))
     end = tiles.end(slice(0, query.shape[-2]), key.shape[-2])
     headroom = _headroom(value[..., :end, :], dtype, tiles.unit)
     with torch.autocast(query.device.type, enabled=False):
         for q, k, v, tiles.mask, *rest in heads(_batch(operands), operands, together):
             assert k is not None and v is not None
-            _attend(tiles, headroom, q, k.to(dtype), v.to(dtype), *rest, *blocks)  # type: ignore[arg-type]
+            _attend(tiles, headroom, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
     empty = row_sum == 0
     if query.is_cuda or bool(empty.any()):
         output.masked_fill_(empty[..., None], 0)
@@ -198,8 +198,8 @@ def _backward(
         for x, need in zip(inputs, needed, strict=True)
     ]
     factor = checked_scale(scale, query.shape[-1])
-    *blocks, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
-    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(blocks))
+    *lengths, together = sizes(query, key, is_causal, *_blocks_asked_for(options))
+    tiles = Tiles(query, key, attn_mask, is_causal, factor, dtype, together * math.prod(lengths))
     if shift.numel() and key.shape[-2]:
         columns = (x[..., None] for x in (shift, row_sum, d_lse))
         operands: list[Operand] = [*inputs, output, d_output.to(dtype), *columns]
@@ -209,7 +209,7 @@ def _backward(
         with torch.autocast(query.device.type, enabled=False):
             for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
                 assert k is not None and v is not None
-                _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *blocks)  # type: ignore[arg-type]
+                _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
     if gradients[0] is not None:
         gradients[0].mul_(factor)
     if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`

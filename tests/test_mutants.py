@@ -37,29 +37,29 @@ NOT_MISTAKES = f"""\
 
 the last key is left out
 {TEST}
--     weights, lse = _softmax(scores, axis=-1)
+-     weights, lse = _softmax(scores)
 +     scores[..., -1] = -np.inf
-+         weights, lse = _softmax(scores, axis=-1)
++     weights, lse = _softmax(scores)
 
 a change that changes nothing
 {TEST}
-- weights, lse = _softmax(scores, axis=-1)
+- weights, lse = _softmax(scores)
 + weights, lse = _softmax(scores, -1)
 
 a mistake of another name
 {TEST}
-- weights, lse = _softmax(scores, axis=-1)
-+ weights, lse = _softmax(scores * 2, axis=-1)
+- weights, lse = _softmax(scores)
++ weights, lse = _softmax(scores * 2)
 
 what cannot be read
 {TEST}
-- weights, lse = _softmax(scores, axis=-1)
-+ weights, lse = _softmax(scores, axis=-1
+- weights, lse = _softmax(scores)
++ weights, lse = _softmax(scores
 
 what cannot be imported
 {TEST}
-- from attnlib import masks
-+ from attnlib import mask
+- import numpy as np
++ import nump as np
 """
 
 

@@ -1,6 +1,6 @@
 """Change the packages' numerics wherever mutmut would, and see whether any test notices.
 
-    python -m tools.mutate [MODULE …] [--jobs N] [--seconds S] [--again] [--store]
+    python -m tools.mutate [MODULE …] [--jobs N] [--seconds S] [--again]
 
 mutmut's operators say what to change: numbers, comparisons, arguments, operators and so on, one
 change at a time. mutmut's own runner would leave out every decorated function, which here are most
@@ -12,7 +12,7 @@ Results are kept in _build/mutants, so that an interrupted run goes on where it 
 holds as long as its module does not change, a survivor until the tests change (or with --again).
 Survivors are listed with their diffs. Those that no test can notice are in
 tests/mutants_equivalent.txt, each with the reason; an entry whose change does not exist is an
-error. --store puts the counts of all modules into benchmarks/results, for the page about them.
+error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +39,8 @@ from tools.processes import forked
 # Figures have their images, and the kernels of triton_fused their own language: see mutants.txt.
 MODULES = (
     "numpy_tokenwise", "numpy_dense", "numpy_blockwise", "torch_dense", "torch_blockwise",
-    "_torch_tiles", "_checks", "_torch_checks", "_layer_checks", "masks", "positions",
-    "torch_layers", "experiments", "examples",
+    "_torch_tiles", "_torch_operators", "_numpy_door", "_checks", "_torch_checks", "_layer_checks",
+    "masks", "positions", "torch_layers", "experiments", "examples",
 )  # fmt: skip
 TESTS = (
     "tests/test_checks.py", "tests/test_conformance.py", "tests/test_conformance_gradients.py",
@@ -55,7 +53,6 @@ TESTS = (
     *(path_of(module).as_posix() for module in MODULES),
 )  # fmt: skip
 KEPT = Path("_build/mutants")
-STORED = Path("benchmarks/results/mutants.json")
 EQUIVALENT = Path("tests/mutants_equivalent.txt")
 CHEAP, SLOW = 0.004, 5.0  # seconds; a test that takes longer than SLOW is left out
 
@@ -143,11 +140,9 @@ def measure(items: Sequence[Any], outcome: Outcome) -> dict[str, dict[str, Any]]
 class Campaign:
     """A plugin of pytest that, in place of running the tests once, tries the changes on them."""
 
-    def __init__(
-        self, modules: Sequence[str], jobs: int, seconds: float, *, again: bool, store: bool
-    ) -> None:
+    def __init__(self, modules: Sequence[str], jobs: int, seconds: float, *, again: bool) -> None:
         self.modules, self.jobs, self.seconds = modules, jobs, seconds
-        self.again, self.store = again, store
+        self.again = again
         self.outcome = Outcome()
         self.status = 1
 
@@ -300,21 +295,6 @@ class Campaign:
         _print_row("all", sum(counts.values(), Counter()))
         for change in survivors:
             print(f"\n{change}")
-        if self.store:
-            store(counts, survivors)
-
-
-def store(counts: dict[str, Counter[str]], survivors: Sequence[Change]) -> None:
-    """Store how many changes of each module were noticed, and those that were not."""
-    machine = {"mutmut": version("mutmut"), "date": f"{date.today()}"}
-    stored = {
-        "what": "changes by mutmut's operators, one at a time, and whether a test notices",
-        "machine": machine,
-        "modules": counts,
-        "survivors": [[c.module, c.where, c.old, c.new] for c in survivors],
-    }
-    text = json.dumps(stored, indent=1, ensure_ascii=False)
-    STORED.write_text(text + "\n", encoding="utf-8")
 
 
 def _print_row(name: str, counts: Counter[str]) -> None:
@@ -413,10 +393,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=40.0, help="of tests for one change")
     parser.add_argument("--again", action="store_true", help="try survivors again")
-    parser.add_argument("--store", action="store_true", help="store the counts, for the page")
     options = parser.parse_args()
-    if options.store and options.modules:
-        parser.error("--store wants all modules")
     unknown = set(options.modules) - set(MODULES)
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(MODULES)}")
@@ -424,7 +401,7 @@ def main() -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     campaign = Campaign(
         options.modules or MODULES, options.jobs, options.seconds,
-        again=options.again, store=options.store,
+        again=options.again,
     )  # fmt: skip
     tests = [test for test in TESTS if Path(test).exists()]
     # The interpreted kernels take a tenth of a second a call, and are no part of this.

@@ -162,16 +162,6 @@ def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     assert words[16:] == ["torch_dense", "1024", "64", "causal", "forward", "too large", "", ""]
 
 
-def test_counts_of_mutants_add_up() -> None:
-    results_directive = importlib.import_module("results_directive")
-    counts = {"masks": {"killed": 3, "equivalent": 4}, "positions": {"killed": 5, "survived": 2}}
-    found = results_directive.mutants({"modules": counts})
-    words = [entry.astext() for entry in found.findall(nodes.entry)]
-    assert words[6:12] == ["masks", "7", "3", "0", "4", "100.0%"]
-    assert words[12:18] == ["positions", "7", "5", "2", "0", "71.4%"]
-    assert words[18:] == ["all", "14", "8", "2", "4", "80.0%"]
-
-
 def resolved(*children: nodes.Node) -> nodes.document:
     """A document of one section with a title."""
     document = nodes.document(None, None)
