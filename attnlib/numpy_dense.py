@@ -114,7 +114,7 @@ def softmax(scores: Array, axis: int = -1) -> Array:
 
     Raises:
         TypeError: what is no floating array, or an axis that is no integer.
-        numpy.exceptions.AxisError: (a ValueError) an axis that is not there.
+        ValueError: an axis that is not there (it is a numpy.exceptions.AxisError).
 
     Source:
         Chapter 04.
