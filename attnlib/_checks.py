@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+Window = tuple[int | None, int | None]  # keys before and after a query's own place
 
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")

@@ -18,13 +18,13 @@ from attnlib._checks import (
     HALF,
     Array,
     Shape,
+    Window,
     beyond,
     check_dtypes,
     check_no_dropout,
     checked_call,
 )
 
-Window = tuple[int | None, int | None]
 EVERYTHING = slice(None)
 
 

@@ -65,6 +65,8 @@ def torch_call(
     is_causal: object = False,
     scale: object = None,
     enable_gqa: object = False,
+    causal_align: object = "top-left",
+    window: object = None,
 ) -> Call:
     """Check a call on tensors; `tensors` maps query, key and perhaps value to them."""
     known = check_tensors(tensors)
@@ -77,7 +79,7 @@ def torch_call(
         mask = tuple(attn_mask.shape), dtype_name(attn_mask)
     shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
     dtype = dtype_name(known["query"])
-    return checked_call(shapes, dtype, mask, is_causal, scale, enable_gqa)
+    return checked_call(shapes, dtype, mask, is_causal, scale, enable_gqa, causal_align, window)
 
 
 def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:

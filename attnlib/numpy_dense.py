@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlib._checks import Array, check_axis, check_projection
-from attnlib._numpy_door import Call, Window, attention, checked_arrays, weighted_sum, widened
+from attnlib._checks import Array, Window, check_axis, check_projection
+from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, widened
 
 
 @attention()

@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import Call, beyond, check_axis, check_projection
+from attnlib._checks import Band, Call, Window, beyond, check_axis, check_projection
 from attnlib._torch_checks import as_autocast_does, check_tensors, torch_call
 
 HALF = (torch.float16, torch.bfloat16)
@@ -96,21 +96,24 @@ def _unfolded(rows: Tensor, group: int) -> Tensor:
 
 
 def _taking_part(
-    call: Call, query: Tensor, attn_mask: Tensor | None, is_causal: bool
+    call: Call, query: Tensor, attn_mask: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Give the mask, folded as the queries are, and which keys take part (None: all of them)."""
-    if is_causal:
+    """Return the mask, folded as the queries are, and which keys take part (None: all of them)."""
+    part = None
+    if attn_mask is not None:
+        if attn_mask.ndim < 2:
+            attn_mask = attn_mask.reshape(1, -1)
+        if call.group > 1:
+            whole = attn_mask.expand(*call.batch, call.n_queries, call.n_keys)
+            attn_mask = _folded(whole, call.group)
+        part = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -math.inf
+    if call.band.left is not None or call.band.right is not None:
         queries, keys = (
             torch.arange(n, device=query.device) for n in (call.n_queries, call.n_keys)
         )
-        return None, (keys <= queries[:, None]).repeat(max(call.group, 1), 1)
-    if attn_mask is None:
-        return None, None
-    if attn_mask.ndim < 2:
-        attn_mask = attn_mask.reshape(1, -1)
-    if call.group > 1:
-        attn_mask = _folded(attn_mask.expand(*call.batch, call.n_queries, call.n_keys), call.group)
-    return attn_mask, attn_mask if attn_mask.dtype == torch.bool else attn_mask != -math.inf
+        seen = call.band.sees(queries[:, None], keys).repeat(max(call.group, 1), 1)
+        part = seen if part is None else part & seen
+    return attn_mask, part
 
 
 def _seen(tensor: Tensor, part: Tensor | None) -> Tensor:
@@ -124,15 +127,15 @@ def _attend(
     value: Tensor,
     attn_mask: Tensor | None,
     dropout_p: float,
-    is_causal: bool,
     call: Call,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, the scores (of an empty row: 0), and which rows are empty."""
     if call.group == 0:  # no query heads, so no use for key heads
         key, value = key[..., :0, :, :], value[..., :0, :, :]
-    attn_mask, part = _taking_part(call, query, attn_mask, is_causal)
+    attn_mask, part = _taking_part(call, query, attn_mask)
     query = _folded(query, call.group)
-    if attn_mask is not None or call.n_keys > call.n_queries:  # else the last query sees all keys
+    # Under a plain causal mask, and with no more keys than queries, the last query sees all keys.
+    if attn_mask is not None or call.n_keys > call.n_queries or call.band != Band(0, None, 0):
         key, value = _seen(key, part), _seen(value, part)
     scores = _masked(_scores(query, key, call.scale), attn_mask, part)
     weights, empty = _softmax(scores, -1)
@@ -205,12 +208,16 @@ def attention_weights(
     is_causal: bool = False,
     *,
     scale: float | None = None,
+    enable_gqa: bool = False,
+    causal_align: str = "top-left",
+    window: Window | None = None,
 ) -> Tensor:
-    """Give the weights: row i says how much query i takes from each key.
+    """Return the weights: row i says how much query i takes from each key.
 
     A = softmax(scale · Q Kᵀ + mask), along the keys.
 
-    Shapes: query (…, L, E), key (…, S, E), attn_mask broadcasts to (…, L, S) → (…, L, S).
+    Shapes: query (…, H, L, E), key (…, H_kv, S, E), attn_mask broadcasts to (…, H, L, S)
+        → (…, H, L, S).
     Raises: TypeError, ValueError as `scaled_dot_product_attention`.
     Source: Vaswani et al. 2017, section 3.2.1; chapter 04.
 
@@ -218,11 +225,15 @@ def attention_weights(
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000]])
     """
-    call = torch_call({"query": query, "key": key}, attn_mask, is_causal=is_causal, scale=scale)
-    attn_mask, part = _taking_part(call, query, attn_mask, is_causal)
-    scores = _masked(_scores(query, _seen(key, part), call.scale), attn_mask, part)
+    tensors = {"query": query, "key": key}
+    call = torch_call(tensors, attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
+    if call.group == 0:  # no query heads, so no use for key heads
+        key = key[..., :0, :, :]
+    attn_mask, part = _taking_part(call, query, attn_mask)
+    rows = _folded(query, call.group)
+    scores = _masked(_scores(rows, _seen(key, part), call.scale), attn_mask, part)
     weights, empty = _softmax(scores, -1)
-    return weights.masked_fill(empty, 0).to(query.dtype)
+    return _unfolded(weights.masked_fill(empty, 0), call.group).to(query.dtype)
 
 
 @as_autocast_does
@@ -236,6 +247,8 @@ def scaled_dot_product_attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
+    causal_align: str = "top-left",
+    window: Window | None = None,
 ) -> Tensor:
     """Give the attention output: for each query a weighted mean of the values.
 
@@ -243,6 +256,9 @@ def scaled_dot_product_attention(
 
     A key takes part in a query's row if the mask there is True, or a float other than -∞, and,
     with `is_causal`, if j ≤ i. A row in which no key takes part gives zeros, and zero gradients.
+    `causal_align` says where query 0 stands among the keys: at key 0 ("top-left"), or so that the
+    last query stands at the last key ("bottom-right"), as in decoding. `window` (left, right) says
+    how many keys before and after its own place a query sees; None sets no bound.
     NaN in what takes part gives NaN. In a key or value that takes part in no row of its head, it
     changes nothing. In one that takes part in some rows, the others see a NaN value as well, as
     in torch (0 · NaN), but not a NaN key; gradients mix the rows and are NaN in both cases.
@@ -265,8 +281,10 @@ def scaled_dot_product_attention(
     tensor([[15.]])
     """
     tensors = {"query": query, "key": key, "value": value}
-    call = torch_call(tensors, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    output, _, _ = _attend(query, key, value, attn_mask, dropout_p, is_causal, call)
+    call = torch_call(
+        tensors, attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window
+    )
+    output, _, _ = _attend(query, key, value, attn_mask, dropout_p, call)
     return _unfolded(output, call.group).to(query.dtype)
 
 
@@ -281,6 +299,8 @@ def scaled_dot_product_attention_with_lse(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
+    causal_align: str = "top-left",
+    window: Window | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Give the attention output, and the natural log of each row's sum of exponentials.
 
@@ -295,8 +315,10 @@ def scaled_dot_product_attention_with_lse(
     tensor([4.])
     """
     tensors = {"query": query, "key": key, "value": value}
-    call = torch_call(tensors, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    output, scores, empty = _attend(query, key, value, attn_mask, dropout_p, is_causal, call)
+    call = torch_call(
+        tensors, attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window
+    )
+    output, scores, empty = _attend(query, key, value, attn_mask, dropout_p, call)
     lse = torch.logsumexp(scores, dim=-1, keepdim=True)
     # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
     lse = lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
@@ -316,12 +338,17 @@ def self_attention(
     is_causal: bool = False,
     *,
     scale: float | None = None,
+    enable_gqa: bool = False,
+    causal_align: str = "top-left",
+    window: Window | None = None,
 ) -> Tensor:
-    """Give, for each token of X, what it takes from all tokens of X.
+    """Return, for each token of X, what it takes from all tokens of X.
 
     Q = X W_Q, K = X W_K, V = X W_V, then softmax(scale · Q Kᵀ + mask) V.
 
-    Shapes: X (…, T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v) → (…, T, d_v).
+    Shapes: X (…, T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v) → (…, T, d_v); with
+        heads X (…, 1, T, d_model), W_Q (H, d_model, d_k), W_K and W_V (H_kv, d_model, d)
+        → (…, H, T, d_v), where H_kv = H, or fewer with enable_gqa.
     Raises: TypeError, ValueError as `project` and `scaled_dot_product_attention`.
     Source: Vaswani et al. 2017, equation 1; chapters 01 and 05.
 
@@ -333,12 +360,13 @@ def self_attention(
     matrices = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
     check_tensors({"X": X} | matrices)
     for name, W in matrices.items():
-        check_projection(tuple(X.shape), name, tuple(W.shape))
+        check_projection(tuple(X.shape), name, tuple(W.shape), heads=True)
     # Wide from the projections on, so that half precision is rounded once, at the end.
     query, key, value = (torch.matmul(_widened(X), _widened(W)) for W in matrices.values())
     if attn_mask is not None and isinstance(attn_mask, Tensor) and attn_mask.dtype == X.dtype:
         attn_mask = _widened(attn_mask)
     output = scaled_dot_product_attention(
-        query, key, value, attn_mask, is_causal=is_causal, scale=scale
-    )
+        query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window,
+    )  # fmt: skip
     return output.to(X.dtype)

@@ -1,4 +1,4 @@
-"""The door of the NumPy rungs: what it does for all of them, and what it refuses."""
+"""Alignment and windows in the rungs that take them, and what the door does for NumPy's rungs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import pytest
 from inputs import drawn
 from rungs import RUNGS, Rung
 
-from attnlib import numpy_blockwise, numpy_dense
+from attnlib import numpy_blockwise
 from attnlib._checks import Band
 from attnlib.numpy_blockwise import SoftmaxState
 
 E, E_V = 3, 2
 NUMPY = [rung for rung in RUNGS if not rung.on_tensors]
+every_rung_with_windows = pytest.mark.parametrize(
+    "rung", [rung for rung in RUNGS if rung.takes_windows], ids=str
+)
 every_numpy_rung = pytest.mark.parametrize("rung", NUMPY, ids=str)
 WINDOWS = [None, (0, 0), (2, 1), (None, 1), (3, None), (None, None), (20, 20)]
 LENGTHS = [(5, 7), (7, 5), (1, 11), (11, 1), (0, 3), (3, 0)]
@@ -39,7 +42,7 @@ def seen(
     return mask
 
 
-@every_numpy_rung
+@every_rung_with_windows
 @pytest.mark.parametrize(
     ("align", "is_causal"), list(itertools.product(("top-left", "bottom-right"), (0, 1)))
 )
@@ -56,7 +59,7 @@ def test_alignment_and_window_are_a_mask_that_is_never_made(
             np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
 
 
-@every_numpy_rung
+@every_rung_with_windows
 def test_a_window_holds_beside_a_mask_and_with_groups(rung: Rung) -> None:
     arrays = drawn((6, 5, E), (2, 7, E), (2, 7, E_V))
     kept = np.random.default_rng(3).random((6, 1, 7)) < 0.6
@@ -95,7 +98,7 @@ def test_a_band_says_where_keys_begin_and_end() -> None:
     assert not band.holds(slice(1, 2), slice(1, 4))
 
 
-@every_numpy_rung
+@every_rung_with_windows
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -125,30 +128,59 @@ def test_the_mean_of_the_largest_number_is_itself(rung: Rung) -> None:
         np.testing.assert_allclose(rung(query, key, value), -largest, rtol=1e-3)
 
 
-def test_weights_of_grouped_heads() -> None:
+def test_gradients_under_a_window_are_those_under_its_mask() -> None:
+    [rung] = [rung for rung in RUNGS if rung.takes_windows and rung.on_tensors]
+    arrays = drawn((2, 5, E), (2, 11, E), (2, 11, E_V), (2, 5, E_V))
+    for align in ("top-left", "bottom-right"):
+        found = rung.gradients(*arrays, causal_align=align, window=(2, 1))
+        truth = rung.gradients(*arrays, seen(5, 11, align, (2, 1), False))
+        for name, gradient in truth.items():
+            np.testing.assert_allclose(found[name], gradient, rtol=1e-13, atol=1e-14)
+    # What lies outside of every window is not read.
+    key, value = arrays[1].copy(), arrays[2].copy()
+    key[:, 7:] = value[:, 7:] = np.nan
+    found = rung.gradients(arrays[0], key, value, arrays[3], window=(2, 1))
+    assert all(np.isfinite(gradient).all() for gradient in found.values())
+
+
+def attention_weights(rung: Rung, *arrays: Any, **options: Any) -> Any:
+    return rung.take(rung.function("attention_weights")(*map(rung.give, arrays), **options))
+
+
+DENSE = pytest.mark.parametrize(
+    "rung", [rung for rung in RUNGS if rung.name.endswith("_dense")], ids=str
+)
+
+
+@DENSE
+def test_weights_of_grouped_heads(rung: Rung) -> None:
     query, key = drawn((2, 6, 5, E), (2, 2, 7, E))
     options: dict[str, Any] = {"is_causal": True, "causal_align": "bottom-right"}
-    found = numpy_dense.attention_weights(query, key, enable_gqa=True, **options)
+    found = attention_weights(rung, query, key, enable_gqa=True, **options)
     for h in range(6):
-        alone = numpy_dense.attention_weights(query[:, h], key[:, h // 3], **options)
+        alone = attention_weights(rung, query[:, h], key[:, h // 3], **options)
         np.testing.assert_allclose(found[:, h], alone, rtol=1e-14)
     np.testing.assert_allclose(found.sum(axis=-1), 1)
     assert not found[..., seen(5, 7, "bottom-right", None, True) == 0].any()
 
 
-def test_self_attention_of_grouped_heads() -> None:
+@DENSE
+def test_self_attention_of_grouped_heads(rung: Rung) -> None:
+    def self_attention(*arrays: Any, **options: Any) -> Any:
+        return rung.take(rung.function("self_attention")(*map(rung.give, arrays), **options))
+
     X, W_Q, W_K, W_V = drawn((4, 1, 5, 6), (6, 6, E), (2, 6, E), (2, 6, E_V))
     options: dict[str, Any] = {"window": (2, 0)}
-    found = numpy_dense.self_attention(X, W_Q, W_K, W_V, enable_gqa=True, **options)
+    found = self_attention(X, W_Q, W_K, W_V, enable_gqa=True, **options)
     assert found.shape == (4, 6, 5, E_V)
     for h in range(6):
         matrices = W_Q[h], W_K[h // 3], W_V[h // 3]
-        alone = numpy_dense.self_attention(X[:, 0], *matrices, **options)
+        alone = self_attention(X[:, 0], *matrices, **options)
         np.testing.assert_allclose(found[:, h], alone, rtol=1e-13)
     with pytest.raises(ValueError, match="heads"):
-        numpy_dense.self_attention(X, W_Q, W_K, W_V)
+        self_attention(X, W_Q, W_K, W_V)
     with pytest.raises(ValueError, match=r"W_K \(d_model, d\); got X .*, W_K \(6,\)"):
-        numpy_dense.self_attention(X, W_Q, W_K[0, :, 0], W_V)
+        self_attention(X, W_Q, W_K[0, :, 0], W_V)
 
 
 @every_numpy_rung
