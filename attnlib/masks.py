@@ -25,6 +25,7 @@ from attnlib._checks import (
     check_like,
     checked_count,
     dtype_name,
+    first_place,
     is_tensor,
 )
 from attnlib._numpy_door import check_array
@@ -45,13 +46,6 @@ def _places(n: int, like: object) -> Any:
     import torch  # somebody has: there is a tensor
 
     return torch.arange(n, device=like.device)  # type: ignore[attr-defined]
-
-
-def _first_place(n_queries: int, n_keys: int, align: object) -> int:
-    """Return the place of the first query among the keys."""
-    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
-        raise ValueError(f"align must be 'top-left' or 'bottom-right'; got {align!r}")
-    return n_keys - n_queries if align == "bottom-right" else 0
 
 
 def _integers(name: str, given: Any, ranks: Sequence[int], wanted: str) -> Any:
@@ -128,7 +122,7 @@ def causal(
     """
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
-    queries = _places(n_queries, like)[:, None] + _first_place(n_queries, n_keys, align)
+    queries = _places(n_queries, like)[:, None] + first_place(n_queries, n_keys, align)
     return _places(n_keys, like) <= queries
 
 
@@ -246,7 +240,7 @@ def window(
         array([[0, 0, 1, 1]])
     """
     n_queries, n_keys = checked_count("n_queries", n_queries), checked_count("n_keys", n_keys)
-    queries = _places(n_queries, like)[:, None] + _first_place(n_queries, n_keys, align)
+    queries = _places(n_queries, like)[:, None] + first_place(n_queries, n_keys, align)
     keys = _places(n_keys, like)
     mask = keys >= (0 * queries if left is None else queries - checked_count("left", left))
     return mask if right is None else mask & (keys <= queries + checked_count("right", right))
@@ -441,7 +435,7 @@ def alibi(
     n_heads = int(checked_count("n_heads", n_heads, least=1))
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
-    queries = _places(n_queries, like)[:, None] + _first_place(n_queries, n_keys, align)
+    queries = _places(n_queries, like)[:, None] + first_place(n_queries, n_keys, align)
     nearness = -abs(_places(n_keys, like) - queries)  # 0 at the query's own place, never -0.0
     slopes = _slopes(n_heads)
     if not is_tensor(nearness):
