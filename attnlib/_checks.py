@@ -1,15 +1,14 @@
 """Argument checks that all forms share.
 
-The checks work on shapes and on names of dtypes, so that they serve arrays and tensors alike;
-`numpy_call` at the end applies them to NumPy arrays. Every message says what was expected and
-what came.
+The checks work on shapes and on names of dtypes, so that they serve arrays and tensors alike.
+Every message says what was expected and what came.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +21,7 @@ Window = tuple[int | None, int | None]  # keys before and after a query's own pl
 
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
+FARTHEST = 2**31  # a bound this far away holds every sequence, and torch's integers can hold it
 
 
 class Band(NamedTuple):
@@ -41,7 +41,7 @@ class Band(NamedTuple):
         return max(0, min(start, n_keys)), max(0, min(stop, n_keys))
 
     def holds(self, rows: slice, columns: slice) -> bool:
-        """Say whether each of these rows sees all of these keys."""
+        """Return whether each of these rows sees all of these keys."""
         from_left = self.left is None or rows.stop - 1 + self.first - self.left <= columns.start
         return from_left and (
             self.right is None or rows.start + self.first + self.right >= columns.stop - 1
@@ -56,20 +56,42 @@ class Band(NamedTuple):
             seen = seen & (keys <= places + self.right)
         return seen
 
+    def numbers(self) -> list[int]:
+        """Return the band as three integers, as an operator of torch takes it: -1 for no bound."""
+        return [self.first, *(-1 if bound is None else bound for bound in self[1:])]
 
-class Call(NamedTuple):
-    """What a checked call comes down to."""
+    @classmethod
+    def of(cls, numbers: Sequence[int]) -> Band:
+        """Return the band of three such integers."""
+        first, *bounds = numbers
+        return cls(first, *(None if bound == -1 else bound for bound in bounds))
+
+
+class Options(NamedTuple):
+    """What a caller may ask for beside query, key and value, as it came."""
+
+    attn_mask: Any = None
+    dropout_p: Any = 0.0
+    is_causal: Any = False
+    scale: Any = None
+    enable_gqa: Any = False
+    causal_align: Any = "top-left"
+    window: Any = None
+
+
+class Checked(NamedTuple):
+    """What the checks find out about a call."""
 
     batch: Shape  # leading dimensions of the result, heads included
     n_queries: int
     n_keys: int
     scale: float
     group: int  # query heads that share one key head; 1 without enable_gqa
-    band: Band = Band()
+    band: Band
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """Give the shape that all of these broadcast to.
+    """Return the shape that all of these broadcast to.
 
     As NumPy's; in Python, so that torch.compile can trace it with symbolic sizes.
     """
@@ -91,23 +113,24 @@ def blocks(start: int, stop: int, size: int) -> list[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     first = start // size * size
-    return [slice(max(k, start), min(k + size, stop)) for k in range(first, stop, size)]
+    cuts = range(first, stop, size) if start < stop else ()
+    return [slice(max(k, start), min(k + size, stop)) for k in cuts]
 
 
 def is_tensor(thing: object) -> bool:
-    """Say whether this is a torch.Tensor, without importing torch."""
+    """Return whether this is a torch.Tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(thing, torch.Tensor)
 
 
 def check_like(like: object) -> None:
-    """Require an array or a tensor to take after, or None."""
+    """Require an array, a tensor or None, as the example that a result is to be like."""
     if not (like is None or isinstance(like, np.ndarray) or is_tensor(like)):
         raise TypeError(f"like must be an array or a tensor; got {type(like).__qualname__}")
 
 
 def dtype_name(array: Any) -> str:
-    """Give the name of an array's or a tensor's dtype, "float32" for both."""
+    """Return the name of an array's or a tensor's dtype, "float32" for both."""
     return getattr(array.dtype, "name", None) or str(array.dtype).removeprefix("torch.")
 
 
@@ -125,7 +148,7 @@ def check_dtypes(dtypes: Mapping[str, str]) -> None:
 
 
 def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tuple[Shape, int]:
-    """Give the leading dimensions of the result, and the query heads per key head.
+    """Return the leading dimensions of the result, and the query heads per key head.
 
     `shapes` maps query, key and (where there is one) value to their shapes.
     """
@@ -180,7 +203,7 @@ def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> 
 
 
 def checked_count(name: str, number: Any, least: int = 0) -> int:
-    """Give an integer ≥ `least`. The symbolic size of a traced program is given back as it is."""
+    """Return an integer ≥ `least`. The symbolic size of a traced program is returned as it is."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(number, torch.SymInt):
         return cast(int, number)
@@ -219,7 +242,7 @@ def check_no_dropout(dropout_p: object) -> None:
 
 
 def check_one_mask(has_mask: bool, is_causal: bool) -> None:
-    """Refuse a mask beside is_causal: which of them is meant must be said."""
+    """Refuse a mask beside is_causal, because it is not clear whether both are meant."""
     if has_mask and is_causal:
         raise ValueError(
             "give attn_mask or is_causal=True, got both: "
@@ -228,7 +251,7 @@ def check_one_mask(has_mask: bool, is_causal: bool) -> None:
 
 
 def checked_scale(scale: object, n_features: int) -> float:
-    """Give the factor on the scores: `scale`, or 1/√E for None (1 where E = 0)."""
+    """Return the factor on the scores: `scale`, or 1/√E for None (1 where E = 0)."""
     if scale is None:
         return 1.0 / math.sqrt(n_features) if n_features else 1.0
     if isinstance(scale, bool) or not isinstance(scale, Real):
@@ -244,7 +267,7 @@ def checked_scale(scale: object, n_features: int) -> float:
 
 
 def beyond(scale: float, limits: Any) -> bool:
-    """Say whether a dtype, given by its finfo, would make 0 or ∞ of a scale that is neither."""
+    """Return whether a dtype, given by its finfo, would make 0 or ∞ of a scale that is neither."""
     return bool(scale) and not limits.tiny <= abs(scale) <= limits.max
 
 
@@ -265,7 +288,7 @@ def checked_band(
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise TypeError(f"window must be None or a pair (left, right); got {window!r}")
     left, right = (
-        None if bound is None else checked_count(f"window's {side} bound", bound)
+        None if bound is None else min(checked_count(f"window's {side} bound", bound), FARTHEST)
         for side, bound in zip(("left", "right"), window, strict=True)
     )
     return Band(first, left, 0 if is_causal else right)
@@ -280,24 +303,17 @@ def check_projection(X: Shape, name: str, W: Shape, heads: bool = False) -> None
 
 
 def checked_call(
-    shapes: Mapping[str, Shape],
-    query_dtype: str,
-    mask: tuple[Shape, str] | None,
-    is_causal: object,
-    scale: object,
-    enable_gqa: object,
-    causal_align: object = "top-left",
-    window: object = None,
-) -> Call:
+    shapes: Mapping[str, Shape], query_dtype: str, mask: tuple[Shape, str] | None, options: Options
+) -> Checked:
     """Check what is left when types and dtypes are known; `mask` is its shape and its dtype."""
-    check_flag("is_causal", is_causal)
-    check_flag("enable_gqa", enable_gqa)
-    batch, group = check_shapes(shapes, enable_gqa=bool(enable_gqa))
+    check_flag("is_causal", options.is_causal)
+    check_flag("enable_gqa", options.enable_gqa)
+    batch, group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
     *_, n_queries, n_features = shapes["query"]
     n_keys = shapes["key"][-2]
-    factor = checked_scale(scale, n_features)
-    check_one_mask(mask is not None, bool(is_causal))
+    scale, is_causal = checked_scale(options.scale, n_features), bool(options.is_causal)
+    check_one_mask(mask is not None, is_causal)
     if mask is not None:
         check_mask(*mask, query_dtype=query_dtype, target=(*batch, n_queries, n_keys))
-    band = checked_band(n_queries, n_keys, bool(is_causal), causal_align, window)
-    return Call(batch, n_queries, n_keys, factor, group, band)
+    band = checked_band(n_queries, n_keys, is_causal, options.causal_align, options.window)
+    return Checked(batch, n_queries, n_keys, scale, group, band)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnlib import masks
 from attnlib._checks import check_flag, check_mask, dtype_name
-from attnlib._torch_checks import check_devices, check_tensor
+from attnlib._torch_door import check_devices, check_tensor
 
 Lengths = Sequence[int] | Tensor
 Positions = Literal["sinusoidal", "learned", "rotary"]

@@ -7,25 +7,26 @@ log-sum-exp, and the door restores the caller's shape and dtype.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 
 from attnlib._checks import (
     HALF,
     Array,
+    Options,
     Shape,
-    Window,
     beyond,
     check_dtypes,
     check_no_dropout,
     checked_call,
 )
+from attnlib._door import Attention, door
 
 EVERYTHING = slice(None)
+NOTHING = Options()
+Rung = Callable[..., tuple[Array, Array]]
 
 
 def check_array(name: str, array: object) -> None:
@@ -67,21 +68,17 @@ class Call:
     """
 
     def __init__(
-        self, arrays: Mapping[str, object], attn_mask: object = None, is_causal: object = False,
-        scale: object = None, enable_gqa: object = False, causal_align: object = "top-left",
-        window: object = None, dtype: Any = None,
-    ) -> None:  # fmt: skip
+        self, arrays: Mapping[str, object], options: Options = NOTHING, dtype: Any = None
+    ) -> None:
         known = checked_arrays(arrays)
         mask = None
-        if attn_mask is not None:
-            check_array("attn_mask", attn_mask)
-            mask = np.asarray(attn_mask)
+        if options.attn_mask is not None:
+            check_array("attn_mask", options.attn_mask)
+            mask = np.asarray(options.attn_mask)
         shapes = {name: array.shape for name, array in known.items()}
         self.asked = known["query"].dtype
-        call = checked_call(
-            shapes, self.asked.name, mask if mask is None else (mask.shape, mask.dtype.name),
-            is_causal, scale, enable_gqa, causal_align, window,
-        )  # fmt: skip
+        kind = None if mask is None else (mask.shape, mask.dtype.name)
+        call = checked_call(shapes, self.asked.name, kind, options)
         self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
         self.result: Shape = call.batch
         self.lse_dtype = self.dtype = np.dtype(dtype or widened(known["query"][..., :0]).dtype)
@@ -190,115 +187,42 @@ def weighted_sum(weights: Array, value: Array, scores: Array) -> Array:
     return output
 
 
-Rung = Callable[..., tuple[Array, Array]]
-
-
-class Attention(Protocol):
-    """The signature of `torch.nn.functional.scaled_dot_product_attention`, on arrays."""
-
-    with_lse: Callable[..., tuple[Array, Array]]
-
-    def __call__(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        attn_mask: Array | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-        causal_align: str = "top-left",
-        window: Window | None = None,
-        **options: Any,
-    ) -> Array: ...
-
-
-ARGUMENTS = """
-Args:
-    query, key, value: Arrays of one floating dtype. The leading dimensions broadcast.
-    attn_mask: Boolean, where True takes part; or floating, added to the scaled scores, where -∞
-        removes. It broadcasts to (…, H, L, S).
-    dropout_p: 0.0, because this form is deterministic.
-    is_causal: Whether query i sees the keys j ≤ i alone.
-    scale: The factor on the scores, any finite number; 1/√E where it is None.
-    enable_gqa: Whether key and value have fewer heads: head h uses key head h // (H / H_kv).
-    causal_align: Where query 0 stands among the keys: at key 0 ("top-left"), or so that the last
-        query stands at the last key ("bottom-right"), as in decoding.
-    window: (left, right), how many keys before and after its own place a query sees; None for a
-        side without a bound.
-
-Shapes:
-    query (…, H, L, E), key (…, H_kv, S, E), value (…, H_kv, S, E_v) → (…, H, L, E_v)
-
-Raises:
-    TypeError: what is no NumPy array, a dtype that is not floating, dtypes that differ, a mask
-        that is neither boolean nor floating, a flag that is not a bool, a window that is no pair.
-    ValueError: ranks, lengths, heads or masks that do not fit, a mask beside is_causal, a scale
-        that is not finite, dropout, an alignment that is unknown, a bound below 0.
-"""
-
-WITH_LSE = """\
-Return the attention output, and the natural log of each row's sum of exponentials.
-
-lse_i = log Σ_j exp(s_ij), and -∞ for a row in which no key takes part. Arguments and errors are
-those of `scaled_dot_product_attention`.
-
-Shapes:
-    lse (…, H, L), in {dtype}
-
+WORDS = {
+    "Kind": "Arrays",
+    "kind": "NumPy array",
+    "result": "Array",
+    "dropout": "0.0, because this form is deterministic.",
+    "dropped": "dropout",
+    "devices": "",
+    "example": """
 Example:
     >>> q, k, v = np.zeros((1, 1)), np.zeros((4, 1)), np.zeros((4, 1))
     >>> _, lse = scaled_dot_product_attention_with_lse(q, k, v)
     >>> round(float(np.exp(lse[0])), 12)
     4.0
-"""
+""",
+}
 
 
-def attention(dtype: Any = None) -> Callable[[Rung], Attention]:
+def attention(
+    dtype: Any = None,
+) -> Callable[[Callable[..., tuple[Array, Array]]], Attention[Array]]:
     """Return a decorator that puts the door in front of a rung.
 
     The rung takes a `Call`, and options of its own by keyword. `dtype` is what it computes in;
     None for the caller's dtype, float32 for half precision.
     """
+    kind = "float64" if dtype else "float32 for half precision, else in query's dtype"
 
-    def with_door(rung: Rung) -> Attention:
-        def with_lse(
-            query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-            dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-            enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-            **options: Any,
-        ) -> tuple[Array, Array]:  # fmt: skip
-            check_no_dropout(dropout_p)
-            arrays = {"query": query, "key": key, "value": value}
+    def with_door(rung: Rung) -> Attention[Array]:
+        def enter(
+            _: bool, arrays: Mapping[str, object], options: Options, own: Mapping[str, Any]
+        ) -> tuple[Array, Array]:
+            check_no_dropout(options.dropout_p)
             with np.errstate(all="ignore"):
-                call = Call(
-                    arrays, attn_mask, is_causal, scale, enable_gqa, causal_align, window, dtype
-                )
-                return call.finish(*rung(call, **options))
+                call = Call(arrays, options, dtype)
+                return call.finish(*rung(call, **own))
 
-        @functools.wraps(rung)
-        def without(*arguments: Any, **options: Any) -> Array:
-            return with_lse(*arguments, **options)[0]
-
-        return _named(rung, without, with_lse, dtype)
+        return door(rung, enter, lambda function: function, {**WORDS, "dtype": kind})
 
     return with_door
-
-
-def _named(rung: Rung, without: Any, with_lse: Any, dtype: Any) -> Attention:
-    """Give both functions the names, the signature and the words that a reader expects."""
-    own = [p for p in inspect.signature(rung).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    *common, _ = inspect.signature(with_lse).parameters.values()
-    said, _, example = inspect.cleandoc(rung.__doc__ or "").partition("\nExample:")
-    without.__doc__ = f"{said}{ARGUMENTS}\nExample:{example}\n"
-    kind = "float64" if dtype else "float32 for half precision, else in query's dtype"
-    with_lse.__doc__ = WITH_LSE.format(dtype=kind)
-    without.__name__ = without.__qualname__ = "scaled_dot_product_attention"
-    with_lse.__name__ = with_lse.__qualname__ = "scaled_dot_product_attention_with_lse"
-    for function, result in ((without, "Array"), (with_lse, "tuple[Array, Array]")):
-        function.__module__ = rung.__module__
-        function.__signature__ = inspect.Signature([*common, *own], return_annotation=result)
-    without.with_lse = with_lse
-    return cast(Attention, without)

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attnlib._checks import broadcast_shapes
+from attnlib._torch_door import Call
+
 Operand = Tensor | None
 
 
@@ -32,12 +35,12 @@ class Results(NamedTuple):
 
 
 _FORWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, SymInt[] band, float? scale, "
     "int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _BACKWARD = (
     "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor shift, "
-    "Tensor row_sum, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, bool is_causal, "
+    "Tensor row_sum, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, SymInt[] band, "
     "float? scale, int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -46,6 +49,18 @@ Four = tuple[Tensor, Tensor, Tensor, Tensor]
 def placeholder(like: Tensor) -> Tensor:
     """Return what stands for a result that nobody asked for: an operator cannot return None."""
     return like.new_empty(0)
+
+
+def results_like(
+    query: Tensor, key: Tensor, value: Tensor, group: int, output: torch.dtype, sums: torch.dtype
+) -> Results:
+    """Return the memory of results in these two dtypes, with nothing in it."""
+    own = 2 if group == 1 else 3  # the heads of grouped queries do not broadcast
+    batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
+    shape = (*batch, *query.shape[len(query.shape) - own : -1])
+    whole = query.new_empty((*shape, value.shape[-1]), dtype=output)
+    lse, shift, row_sum = (query.new_empty(shape, dtype=sums) for _ in range(3))
+    return Results(whole, lse, shift, row_sum, placeholder(query))
 
 
 def _gradients_like(
@@ -62,10 +77,11 @@ def _gradients_like(
 class Operator:
     """Attention with a forward and a backward of its own, as torch knows it.
 
-    `attend(query, key, value, attn_mask, is_causal, scale, group, options)` returns `Results`,
-    and `like`, with the same arguments, returns their memory with nothing in it. `differentiate`
+    `attend(query, key, value, attn_mask, band, scale, group, options)` returns `Results`, and
+    `like`, with the same arguments, returns their memory with nothing in it. `differentiate`
     returns the gradients by query, key, value and mask, and a `placeholder` for those that are
-    not needed. `options` are integers that mean something to the rung alone.
+    not needed. `band` are the `numbers` of a Band; `options` are integers that mean something to
+    the rung alone.
     """
 
     def __init__(
@@ -91,16 +107,14 @@ class Operator:
         self.forward.register_autograd(self._gradients, setup_context=_remember)
         self.function = _autograd_function(self)
 
-    def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
-        scale: float | None, group: int, options: list[int],
-    ) -> Results:  # fmt: skip
+    def __call__(self, call: Call, options: list[int]) -> Results:
         """Run the forward, and let autograd know the backward."""
-        arguments = query, key, value, attn_mask, is_causal, scale, group, options
+        operands = call.query, call.key, call.value, call.mask
+        known = call.band.numbers(), call.scale_asked_for, call.group, options
         transformed = (
             not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
         )
-        return Results(*(self.function.apply if transformed else self.forward)(*arguments))
+        return Results(*(self.function.apply if transformed else self.forward)(*operands, *known))
 
     def refusal(self, kind: str) -> RuntimeError:
         """Return the error for derivatives that there are not."""
@@ -114,7 +128,7 @@ class Operator:
     ) -> tuple[Operand, ...]:
         """Return one gradient for each argument of the forward."""
         needed = list(ctx.needs_input_grad[:4])
-        options = ctx.is_causal, ctx.scale, ctx.group, ctx.options
+        options = ctx.band, ctx.scale, ctx.group, ctx.options
         found = backward(*ctx.saved_tensors, d_output, d_lse, needed, *options)
         return *(x if n else None for x, n in zip(found, needed, strict=True)), *[None] * 4
 
@@ -157,14 +171,14 @@ def _in_front(info: Any, places: tuple[int | None, ...], tensors: Any) -> list[O
 
 
 def _aligned(tensors: list[Operand]) -> list[Operand]:
-    """Give all tensors the same rank, so that their first dimensions meet when they broadcast."""
+    """Return all tensors in one rank, so that their first dimensions meet in broadcasting."""
     rank = max(x.ndim for x in tensors if x is not None)
     return [x if x is None else x[:, *(None,) * (rank - x.ndim)] for x in tensors]
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Keep what the backward needs."""
-    *tensors, ctx.is_causal, ctx.scale, ctx.group, ctx.options = inputs
+    *tensors, ctx.band, ctx.scale, ctx.group, ctx.options = inputs
     result, _, *of_rows = output
     ctx.save_for_backward(*tensors, result, *of_rows)
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from attnlib._checks import Band, blocks
+from attnlib._torch_door import seen
 from attnlib._torch_operators import Operand
-from attnlib.torch_dense import _seen
 
 
 def heads(
@@ -50,19 +51,20 @@ def heads(
 
 
 def sizes(
-    query: Tensor, key: Tensor, is_causal: bool, block_q: int | None, block_k: int | None
+    query: Tensor, key: Tensor, band: Band, block_q: int, block_k: int
 ) -> tuple[int, int, int]:
-    """Return the lengths of the blocks, and how many heads to take together.
+    """Return the lengths of the blocks, chosen where they are 0, and how many heads to take.
 
-    Several heads give every core a tile of its own. Under a causal mask few queries waste less
-    at the diagonal, and many keys make up for it.
+    Several heads give every core a tile of its own. Under a causal mask or a window few queries
+    waste less at its edges, and many keys make up for it.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
     if query.is_cuda:
         chosen, room, least = (1024, 1024), 2**24, 1
     else:
-        causal = (128 if n_queries <= 1024 else 256, 8192)
-        chosen, room, least = causal if is_causal else (1024, 1024), 2**19, torch.get_num_threads()
+        cut_off = (128 if n_queries <= 1024 else 256, 8192)
+        chosen = (1024, 1024) if band.left is None and band.right is None else cut_off
+        room, least = 2**19, torch.get_num_threads()
     block_q = min(block_q or chosen[0], max(1, n_queries))
     block_k = min(block_k or chosen[1], max(1, n_keys))
     return block_q, block_k, max(least, room // (block_q * block_k))
@@ -74,6 +76,37 @@ def largest(x: Tensor) -> float:
         return 0.0
     low, high = torch.aminmax(x)
     return max(-float(low), float(high))
+
+
+def grouped(
+    group: int, query: Operand, key: Operand, value: Operand, *others: Operand
+) -> list[Operand]:
+    """Return grouped heads with an axis of their own, along which keys and values broadcast."""
+
+    def split(x: Operand) -> Operand:
+        if x is None or x.ndim < 3:
+            return x
+        *batch, n_heads, n_rows, n_columns = x.shape
+        pair = (1, 1) if n_heads == 1 else (n_heads // group, group)
+        return x.view(*batch, *pair, n_rows, n_columns)
+
+    shared = (x if x is None else x.unsqueeze(-3) for x in (key, value))
+    return [split(query), *shared, *map(split, others)]
+
+
+def headroom_of(value: Tensor, dtype: torch.dtype, unit: float) -> Operand:
+    """Return what to subtract from all exponents, so that S values can be added up in this dtype.
+
+    All weights are then smaller by one factor, which cancels in o / ℓ. None stands for 0, which
+    it is unless values lie within a factor 2 S of the largest number. On a GPU it is always a
+    tensor, because to decide would be to wait for the GPU.
+    """
+    n_keys = max(1, value.shape[-2])
+    limit = torch.finfo(dtype).max / (2 * n_keys)
+    room = math.ceil(math.log(2 * n_keys) / unit)
+    if value.device.type == "cpu" and not largest(value) > limit:
+        return None
+    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
 class Tiles:
@@ -88,39 +121,46 @@ class Tiles:
     """
 
     def __init__(
-        self, query: Tensor, key: Tensor, mask: Operand, is_causal: bool, scale: float,
+        self, query: Tensor, key: Tensor, mask: Operand, band: Band, scale: float,
         dtype: torch.dtype, room: int,
     ) -> None:  # fmt: skip
-        self.mask, self.is_causal, self.dtype, self.room = mask, is_causal, dtype, room
+        self.mask, self.band, self.scale = mask, band, scale
+        self.dtype, self.room = dtype, room
         self.unit, self.power = 1.0, torch.exp
         if mask is None and query.device.type == "cpu":
-            seen = key[..., : self.end(slice(0, query.shape[-2]), key.shape[-2]), :]
-            bound = abs(scale) * query.shape[-1] * largest(query) * largest(seen)
+            start, stop = band.span(slice(0, query.shape[-2]), key.shape[-2])
+            bound = abs(scale) * query.shape[-1] * largest(query)
+            bound *= largest(key[..., start:stop, :])
             if not bound / math.log(2) > torch.finfo(dtype).max / 2:
                 self.unit, self.power = math.log(2), torch.exp2
         # A large query times a large scale could be ∞ on the way.
         factor = scale / self.unit
         self.before, self.after = (factor, 1.0) if abs(factor) <= 1 else (1.0, factor)
         self.memory: dict[str, Tensor] = {}
-        self.futures: dict[tuple[int, int, int], Tensor] = {}
+        self.edges: dict[tuple[int, int, int, bool], Tensor] = {}
 
     def queries(self, query: Tensor) -> Tensor:
         """Return a block of queries, scaled."""
         return query.to(self.dtype) * self.before
 
-    def end(self, rows: slice, n_keys: int) -> int:
-        """Return where the keys end that some of these rows may see."""
-        return min(rows.stop, n_keys) if self.is_causal else n_keys
+    def columns(self, rows: slice, n_keys: int, size: int) -> list[slice]:
+        """Return the blocks of keys that some of these rows may see."""
+        return blocks(*self.band.span(rows, n_keys), size)
 
     def seen(
         self, key: Tensor, value: Tensor, rows: slice, columns: slice
     ) -> tuple[Tensor, Tensor]:
         """Return a block of keys and its values, with zeros for those that no row may see."""
         part = self.part(rows, columns)
-        return _seen(key[:, columns], part), _seen(value[:, columns], part)
+        if part is not None and not self.band.holds(rows, columns):
+            queries, keys = (
+                torch.arange(x.start, x.stop, device=key.device) for x in (rows, columns)
+            )
+            part = part & self.band.sees(queries[:, None], keys)
+        return seen(key[:, columns], part), seen(value[:, columns], part)
 
     def part(self, rows: slice, columns: slice) -> Operand:
-        """Return which keys of a tile take part, None for all of them."""
+        """Return which keys of a tile the mask lets take part, None for all of them."""
         if self.mask is None:
             return None
         tile = cut(self.mask, rows, columns)
@@ -137,10 +177,34 @@ class Tiles:
             if self.mask.dtype != torch.bool:
                 scores.add_(cut(self.mask, rows, columns))
             scores.masked_fill_(~part, -math.inf)
-        if self.is_causal and rows.start + 1 < columns.stop:  # some row must not see some key
-            first = max(columns.start, rows.start)
-            self.hide(scores[..., first - columns.start :], rows.start - first)
+        if not self.band.holds(rows, columns):
+            self.hide(scores, rows, columns)
         return scores
+
+    def hide(self, scores: Tensor, rows: slice, columns: slice) -> None:
+        """Put -∞ outside of the band, looking only at the columns that it cuts."""
+        first, left, right = self.band
+        if right is not None:
+            beyond = rows.start + first + right + 1  # from here on some row sees nothing
+            start = max(columns.start, beyond)
+            if start < columns.stop:
+                edge = scores[..., start - columns.start :]
+                self.cut_off(edge, beyond - 1 - start, after=True)
+        if left is not None:
+            before = rows.stop - 1 + first - left  # up to here some row sees nothing
+            stop = min(columns.stop, before)
+            if columns.start < stop:
+                edge = scores[..., : stop - columns.start]
+                self.cut_off(edge, rows.start + first - left - columns.start, after=False)
+
+    def cut_off(self, edge: Tensor, diagonal: int, after: bool) -> None:
+        """Put -∞ after or before a diagonal: first 0, of whatever was there, then add -∞."""
+        key = (*edge.shape[1:], diagonal, after)
+        if key not in self.edges:
+            hidden = torch.full_like(edge[0], -math.inf)
+            self.edges[key] = hidden.triu_(diagonal + 1) if after else hidden.tril_(diagonal - 1)
+        (edge.tril_ if after else edge.triu_)(diagonal)
+        edge.add_(self.edges[key])
 
     def product(self, name: str, left: Tensor, right: Tensor) -> Tensor:
         """Return left · rightᵀ in memory of this name: fresh memory for each tile is slow."""
@@ -149,13 +213,6 @@ class Tiles:
             self.memory[name] = left.new_empty(self.room)
         memory = self.memory[name][: math.prod(shape)].view(shape)
         return torch.bmm(left, right.mT, out=memory)
-
-    def hide(self, scores: Tensor, diagonal: int) -> None:
-        """Put -∞ above the diagonal: first 0, of whatever was there, then the sum with -∞."""
-        key = (*scores.shape[1:], diagonal)
-        if key not in self.futures:
-            self.futures[key] = torch.full_like(scores[0], -math.inf).triu_(diagonal + 1)
-        scores.tril_(diagonal).add_(self.futures[key])
 
 
 def cut(mask: Tensor, rows: slice, columns: slice) -> Tensor:

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnlib._checks import Band
 from attnlib._torch_operators import Operand
 from attnlib._triton_backward import keys_backward, query_backward, row_sums
 from attnlib._triton_kernels import BOOLEAN, FLOATING, NO_MASK, forward
@@ -244,9 +245,10 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Operand, output: Tensor, lost: Operand,
-    lse: Tensor, shift: Tensor, log_sum: Tensor, scale: float, is_causal: bool, group: int,
+    lse: Tensor, shift: Tensor, log_sum: Tensor, scale: float, band: Band, group: int,
 ) -> None:  # fmt: skip
     """Fill output (…, L, E_v), what its rounding lost, the log-sum-exp and its parts (…, L)."""
+    is_causal = band.right is not None
     batch = output.shape[:-2]
     if mask is not None:
         mask = _level(mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2]), batch)
@@ -270,12 +272,13 @@ def attend(
 def differentiate(
     query: Tensor, key: Tensor, value: Tensor, mask: Operand, output: Tensor, lost: Operand,
     shift: Tensor, log_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: Sequence[bool],
-    scale: float, is_causal: bool, group: int, deterministic: bool,
+    scale: float, band: Band, group: int, deterministic: bool,
 ) -> list[Operand]:  # fmt: skip
     """Give the gradients that are needed, each with all leading dimensions of the result.
 
     A gradient that will be summed over some of them, and dQ by atomic additions, is kept wide.
     """
+    is_causal = band.right is not None
     batch, wide = output.shape[:-2], shift.dtype
     if mask is not None:
         mask = _level(mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2]), batch)

@@ -1,6 +1,6 @@
 """The matrix form of attention, and each of its steps as a function.
 
-Each step beside the function that takes it:
+Each step beside the function that takes it (chapters 01 to 05; Vaswani et al. 2017, section 3.2.1):
 
     Q, K, V = X W_Q, X W_K, X W_V       project
     S       = scale · Q Kᵀ              attention_scores
@@ -8,14 +8,15 @@ Each step beside the function that takes it:
     O       = A V                       scaled_dot_product_attention
 
 Half precision (float16, bfloat16) is computed in float32, and rounded once, at the end. A score
-beyond the range of the computing dtype is infinite there: -∞ removes its key, +∞ gives NaN.
+beyond the range of the computing dtype is infinite there: -∞ removes its key, +∞ gives NaN. Every
+step raises TypeError for what is no floating array, and ValueError for shapes that do not fit.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from attnlib._checks import Array, Window, check_axis, check_projection
+from attnlib._checks import Array, Options, Window, check_axis, check_projection
 from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, widened
 
 
@@ -60,13 +61,6 @@ def project(X: Array, W: Array) -> Array:
     Shapes:
         X (…, T, d_model), W (d_model, d) → (…, T, d)
 
-    Raises:
-        TypeError: what is no floating array.
-        ValueError: shapes that do not fit.
-
-    Source:
-        Chapter 01.
-
     Example:
         >>> project(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [10.0, 1.0]]))
         array([[21.,  2.]])
@@ -78,18 +72,10 @@ def project(X: Array, W: Array) -> Array:
 
 
 def attention_scores(query: Array, key: Array, *, scale: float | None = None) -> Array:
-    """Return the scaled scores: row i holds query i against all keys.
-
-    S = scale · Q Kᵀ, with scale = 1/√E where it is None.
+    """Return the scores S = scale · Q Kᵀ: row i holds query i against all keys.
 
     Shapes:
         query (…, L, E), key (…, S, E) → (…, L, S)
-
-    Raises:
-        TypeError, ValueError: as `scaled_dot_product_attention`.
-
-    Source:
-        Vaswani et al. 2017, section 3.2.1; chapters 02 and 03.
 
     Example:
         >>> keys = np.array([[3.0, 4.0], [5.0, 6.0]])
@@ -97,27 +83,18 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
         array([[11., 17.]])
     """
     with np.errstate(all="ignore"):
-        call = Call({"query": query, "key": key}, scale=scale)
+        call = Call({"query": query, "key": key}, Options(scale=scale))
         scores: Array = call.query @ call.key.swapaxes(-1, -2) * call.scale
         return scores.astype(call.asked)
 
 
 def softmax(scores: Array, axis: int = -1) -> Array:
-    """Return positive weights that add up to 1 along `axis`.
-
-    a_j = exp(s_j - max s) / Σ_j exp(s_j - max s)
+    """Return weights that add up to 1: a_j = exp(s_j - max s) / Σ_j exp(s_j - max s).
 
     Only -∞ along the axis: nothing takes part, and all weights are 0. NaN stays NaN.
 
     Shapes:
         any → the same
-
-    Raises:
-        TypeError: what is no floating array, or an axis that is no integer.
-        ValueError: an axis that is not there (it is a numpy.exceptions.AxisError).
-
-    Source:
-        Chapter 04.
 
     Example:
         >>> softmax(np.array([7.0, 7.0]))
@@ -130,73 +107,41 @@ def softmax(scores: Array, axis: int = -1) -> Array:
 
 
 def attention_weights(
-    query: Array,
-    key: Array,
-    attn_mask: Array | None = None,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    causal_align: str = "top-left",
+    query: Array, key: Array, attn_mask: Array | None = None, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False, causal_align: str = "top-left",
     window: Window | None = None,
-) -> Array:
-    """Return the weights: row i says how much query i takes from each key.
-
-    A = softmax(scale · Q Kᵀ + mask), along the keys.
+) -> Array:  # fmt: skip
+    """Return the weights A = softmax(S + mask): row i says how much query i takes from each key.
 
     Shapes:
-        query (…, H, L, E), key (…, H_kv, S, E), attn_mask broadcasts to (…, H, L, S)
-        → (…, H, L, S)
-
-    Raises:
-        TypeError, ValueError: as `scaled_dot_product_attention`.
-
-    Source:
-        Vaswani et al. 2017, section 3.2.1; chapter 04.
+        query (…, H, L, E), key (…, H_kv, S, E) → (…, H, L, S), to which attn_mask broadcasts
 
     Example:
         >>> attention_weights(np.zeros((2, 1)), np.zeros((2, 1)), is_causal=True)
         array([[1. , 0. ],
                [0.5, 0.5]])
     """
+    options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     with np.errstate(all="ignore"):
-        arrays = {"query": query, "key": key}
-        call = Call(arrays, attn_mask, is_causal, scale, enable_gqa, causal_align, window)
+        call = Call({"query": query, "key": key}, options)
         weights, _ = _softmax(call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale))
         return weights.reshape(*call.result, *weights.shape[-2:]).astype(call.asked)
 
 
 def self_attention(
-    X: Array,
-    W_Q: Array,
-    W_K: Array,
-    W_V: Array,
-    attn_mask: Array | None = None,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    causal_align: str = "top-left",
-    window: Window | None = None,
-) -> Array:
-    """Return, for each token of X, what it takes from all tokens of X.
-
-    Q = X W_Q, K = X W_K, V = X W_V, then softmax(scale · Q Kᵀ + mask) V.
+    X: Array, W_Q: Array, W_K: Array, W_V: Array, attn_mask: Array | None = None,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+    causal_align: str = "top-left", window: Window | None = None,
+) -> Array:  # fmt: skip
+    """Return, for each token of X, what it takes from all: softmax(Q Kᵀ / √d_k) V, Q = X W_Q ….
 
     Shapes:
         X (…, T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v) → (…, T, d_v); with
         heads X (…, 1, T, d_model), W_Q (H, d_model, d_k), W_K and W_V (H_kv, d_model, d)
         → (…, H, T, d_v), where H_kv = H, or fewer with enable_gqa
 
-    Raises:
-        TypeError, ValueError: as `project` and `scaled_dot_product_attention`.
-
-    Source:
-        Vaswani et al. 2017, equation 1; chapters 01 and 05.
-
     Example:
-        >>> zero, one = np.array([[0.0]]), np.array([[1.0]])
-        >>> self_attention(np.array([[1.0], [3.0]]), zero, zero, one)
+        >>> self_attention(np.array([[1.0], [3.0]]), *np.array([[[0.0]], [[0.0]], [[1.0]]]))
         array([[2.],
                [2.]])
     """

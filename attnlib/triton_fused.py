@@ -19,11 +19,10 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import broadcast_shapes, check_flag, check_no_dropout, checked_scale
-from attnlib._torch_checks import as_autocast_does, torch_call
-from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder
+from attnlib._checks import Band, check_flag, checked_scale
+from attnlib._torch_door import Call, attention, computing_dtype
+from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder, results_like
 from attnlib._triton_launch import INTERPRETED, attend, differentiate
-from attnlib.torch_blockwise import _computing
 
 _LARGEST_WIDTH = 256
 
@@ -33,33 +32,71 @@ def available() -> bool:
     return INTERPRETED or torch.cuda.is_available()
 
 
+@attention(example="")
+def scaled_dot_product_attention(
+    call: Call, *, deterministic: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Return the attention output: for each query a weighted mean of the values.
+
+    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None. E and E_v go up to 256.
+
+    Masks, empty rows and NaN are those of `torch_blockwise`, in tiles of the kernel's size. The
+    products of queries and keys must stay within float32 before they are scaled. The same call
+    gives the same bits; with `deterministic=False` the backward is faster, and the last bits of
+    the query's gradient may change from call to call. A mask that requires a gradient, and tensors
+    that are not on a GPU (see above), raise a ValueError; second derivatives a RuntimeError.
+
+    Source:
+        Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
+
+    Example:
+        >>> device = "cuda" if torch.cuda.is_available() else "cpu"
+        >>> query, key = torch.zeros(1, 1, device=device), torch.ones(2, 1, device=device)
+        >>> value = torch.tensor([[10.0], [20.0]], device=device)
+        >>> scaled_dot_product_attention(query, key, value).item()
+        15.0
+    """
+    check_flag("deterministic", deterministic)
+    _check_that_it_runs(call.query, call.value, call.mask)
+    scale = call.scale_asked_for
+    if scale is not None and scale <= 0:
+        # In the kernel the scale is positive: it multiplies differences from the largest score.
+        # The sign moves into the query, exactly; so does 0, and a NaN in the query stays one.
+        call.query, call.scale_asked_for = (
+            (call.query * 0, 1.0) if scale == 0 else (-call.query, -scale)
+        )
+    leaves = call.query, call.key, call.value
+    # What half precision loses is kept for the backward alone.
+    keeps = call.query.element_size() < 4 and torch.is_grad_enabled()
+    keeps = keeps and any(x.requires_grad for x in leaves)
+    results = _operator(call, [deterministic, keeps])
+    return results.output, results.lse
+
+
+scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+
+
 def _like(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return the results' memory, with nothing in it."""
     _, keeps = options
-    own = 2 if group == 1 else 3
-    batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
-    shape = (*batch, *query.shape[len(query.shape) - own : -1])
-    dtype = _wide(query.dtype, scale)
-    output = query.new_empty((*shape, value.shape[-1]))
-    lse, shift, log_sum = (query.new_empty(shape, dtype=dtype) for _ in range(3))
-    lost = torch.empty_like(output) if keeps else placeholder(query)
-    return Results(output, lse, shift, log_sum, lost)
+    results = results_like(query, key, value, group, query.dtype, _wide(query.dtype, scale))
+    return results._replace(lost=torch.empty_like(results.output)) if keeps else results
 
 
 def _forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return output, log-sum-exp, its parts m and log₂ ℓ, and what the output's rounding lost."""
-    results = _like(query, key, value, attn_mask, is_causal, scale, group, options)
+    results = _like(query, key, value, attn_mask, band, scale, group, options)
     output, lse, shift, log_sum, lost = results
     if lse.numel() and key.shape[-2]:
         attend(
             query, key, value, attn_mask, output, lost if lost.numel() else None, lse, shift,
-            log_sum, checked_scale(scale, query.shape[-1]), is_causal, group,
+            log_sum, checked_scale(scale, query.shape[-1]), Band.of(band), group,
         )  # fmt: skip
     else:
         for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
@@ -70,7 +107,7 @@ def _forward(
 def _backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
     log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
-    is_causal: bool, scale: float | None, group: int, options: list[int],
+    band: list[int], scale: float | None, group: int, options: list[int],
 ) -> Four:  # fmt: skip
     """Return the gradients that are needed; there is none for a mask."""
     inputs = (query, key, value)
@@ -78,7 +115,7 @@ def _backward(
     if shift.numel() and key.shape[-2]:
         gradients = differentiate(
             query, key, value, attn_mask, output, lost if lost.numel() else None, shift, log_sum,
-            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), is_causal, group,
+            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), Band.of(band), group,
             bool(deterministic),
         )  # fmt: skip
     else:
@@ -92,12 +129,9 @@ def _backward(
     return first, second, third, placeholder(query)
 
 
-_operator = Operator("triton_fused", _forward, _like, _backward)
-
-
 def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
     """Return the dtype that sums are kept in, which must hold scale · log₂e."""
-    return _computing(dtype, None if scale is None else scale / math.log(2))
+    return computing_dtype(dtype, None if scale is None else scale / math.log(2))
 
 
 def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> None:
@@ -121,89 +155,4 @@ def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> Non
         )
 
 
-@as_autocast_does
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    deterministic: bool = True,
-) -> Tensor:
-    """Give the attention output: for each query a weighted mean of the values.
-
-    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None.
-
-    Masks, empty rows and NaN are those of `torch_blockwise`, in tiles of the kernel's size. The
-    products of queries and keys must stay within float32 before they are scaled. The same call
-    gives the same bits; with `deterministic=False` the backward is faster, and the last bits of
-    the query's gradient may change from call to call.
-
-    Shapes: query (…, H, L, E), key (…, H, S, E), value (…, H, S, E_v) → (…, H, L, E_v), with E and
-        E_v up to 256. The leading dimensions broadcast, and there may be none. attn_mask broadcasts
-        to (…, H, L, S). With `enable_gqa` key and value have H_kv heads; head h uses key head
-        h // (H / H_kv).
-    Raises: TypeError, ValueError as `torch_blockwise`; ValueError for tensors that are not on a GPU
-        (see above), for more than 256 features and for a mask that requires a gradient.
-        RuntimeError where second derivatives are asked for.
-    Source: Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
-
-    >>> device = "cuda" if torch.cuda.is_available() else "cpu"
-    >>> query, key = torch.zeros(1, 1, device=device), torch.ones(2, 1, device=device)
-    >>> value = torch.tensor([[10.0], [20.0]], device=device)
-    >>> scaled_dot_product_attention(query, key, value).item()
-    15.0
-    """
-    output, _ = scaled_dot_product_attention_with_lse(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
-        deterministic=deterministic,
-    )  # fmt: skip
-    return output
-
-
-@as_autocast_does
-def scaled_dot_product_attention_with_lse(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    deterministic: bool = True,
-) -> tuple[Tensor, Tensor]:
-    """Give the attention output, and the natural log of each row's sum of exponentials.
-
-    lse_i = log Σ_j exp(s_ij), with gradients; -∞ for a row in which no key takes part.
-
-    Shapes: as `scaled_dot_product_attention`, and lse (…, H, L): in float32 for half precision,
-    else in query's dtype.
-    """
-    tensors = {"query": query, "key": key, "value": value}
-    call = torch_call(tensors, attn_mask, 0.0, is_causal, scale, enable_gqa)
-    check_no_dropout(dropout_p)
-    check_flag("deterministic", deterministic)
-    _check_that_it_runs(query, value, attn_mask)
-    if call.group == 0:  # no query heads, so no use for key heads
-        key, value = key[..., :0, :, :], value[..., :0, :, :]
-    if attn_mask is not None and attn_mask.ndim < 2:
-        attn_mask = attn_mask.reshape(1, -1)
-    factor = None if scale is None else call.scale
-    if factor is not None and factor <= 0:
-        # In the kernel the scale is positive: it multiplies differences from the largest score.
-        # The sign moves into the query, exactly; so does 0, and a NaN in the query stays one.
-        query, factor = (query * 0, 1.0) if factor == 0 else (-query, -factor)
-    leaves = query, key, value
-    # What half precision loses is kept for the backward alone.
-    keeps = query.element_size() < 4 and torch.is_grad_enabled()
-    keeps = keeps and any(x.requires_grad for x in leaves)
-    results = _operator(
-        *leaves, attn_mask, bool(is_causal), factor, call.group or 1, [deterministic, keeps]
-    )
-    return results.output, results.lse.to(_computing(query.dtype, None))
+_operator = Operator("triton_fused", _forward, _like, _backward)

@@ -20,6 +20,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as torch_attention
 
 from attnlib import implementations
+from attnlib._checks import Band
 from attnlib._torch_tiles import sizes
 from benchmarks.memory import in_a_fresh_process
 from benchmarks.timing import RESULTS, call, compare, machine, store
@@ -64,7 +65,9 @@ def products(case: Case) -> Callable[[], object]:
     """Give the matrix products of the blockwise form alone: two a tile, and five for backward."""
     n, e = case.n_tokens, case.n_features
     whole = torch.empty(1, case.heads, n, e)
-    block_q, block_k, together = sizes(whole, whole, case.is_causal, None, None)
+    block_q, block_k, together = sizes(
+        whole, whole, Band(right=0 if case.is_causal else None), 0, 0
+    )
     together = min(together, case.heads)
     tokens = torch.randn(together, n, e)
     result, tile = torch.empty(together, block_q, e), torch.empty(together, block_q, block_k)

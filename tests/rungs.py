@@ -125,7 +125,7 @@ class Rung:
     @property
     def takes_windows(self) -> bool:
         """Whether it takes causal_align and window."""
-        return self.name not in ("torch_blockwise", "triton_fused")
+        return self.name != "triton_fused"
 
     @property
     def drops(self) -> bool:

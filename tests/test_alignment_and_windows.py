@@ -56,7 +56,7 @@ def test_alignment_and_window_are_a_mask_that_is_never_made(
         for one, other in zip(
             rung.with_lse(*arrays, **options), rung.with_lse(*arrays, mask), strict=True
         ):
-            np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
+            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
 
 
 @every_rung_with_windows
@@ -128,8 +128,10 @@ def test_the_mean_of_the_largest_number_is_itself(rung: Rung) -> None:
         np.testing.assert_allclose(rung(query, key, value), -largest, rtol=1e-3)
 
 
-def test_gradients_under_a_window_are_those_under_its_mask() -> None:
-    [rung] = [rung for rung in RUNGS if rung.takes_windows and rung.on_tensors]
+@pytest.mark.parametrize(
+    "rung", [rung for rung in RUNGS if rung.takes_windows and rung.on_tensors], ids=str
+)
+def test_gradients_under_a_window_are_those_under_its_mask(rung: Rung) -> None:
     arrays = drawn((2, 5, E), (2, 11, E), (2, 11, E_V), (2, 5, E_V))
     for align in ("top-left", "bottom-right"):
         found = rung.gradients(*arrays, causal_align=align, window=(2, 1))

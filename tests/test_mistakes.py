@@ -172,6 +172,25 @@ def test_a_causal_row_ends_with_its_own_key(rung: Rung) -> None:
 
 
 @every_rung
+def test_a_row_begins_with_the_first_key_of_its_window(rung: Rung) -> None:
+    if not rung.takes_windows:
+        return
+    query, key, value, _ = inputs(S, S)
+    s = scores(query, key)
+
+    def seeing(left: int) -> Array:
+        return softmax(masked(s, up_to(S, S) & ~up_to(S, S, -left - 1))) @ value
+
+    wrong = [
+        ("a query sees a key before its window", seeing(BLOCK + 2)),
+        ("a query does not see the first key of its window", seeing(BLOCK)),
+        ("a window has no beginning", seeing(S)),
+    ]
+    found = rung(query, key, value, is_causal=True, window=(BLOCK + 1, None))
+    hold(rung, found, seeing(BLOCK + 1), wrong)
+
+
+@every_rung
 @pytest.mark.parametrize("more", ["keys", "queries"])
 def test_causal_rows_begin_at_the_first_key(rung: Rung, more: str) -> None:
     n_queries, n_keys = (L, S) if more == "keys" else (S, L)

@@ -14,7 +14,7 @@ from tools import mutate
 from tools.changes import Change, Functions, changes, differing
 from tools.processes import forked
 
-TOKENWISE, CHECKS = "numpy_tokenwise", "_torch_checks"
+TOKENWISE, CHECKS = "numpy_tokenwise", "_torch_door"
 
 
 @cache
@@ -110,12 +110,17 @@ def weighted(change: Change) -> list[Any]:
 
 
 def test_a_default_is_changed_in_functions_that_live() -> None:
-    where, old = "attention_weights", "is_causal: bool = False,"
-    made, said = in_a_fork(weighted, one("numpy_dense", where, old, "is_causal: bool = True,"))
-    assert made and said == [[1, 0], [0.5, 0.5]]
-    old, new = "enable_gqa: bool = False,", "enable_gqa: bool = True,"
-    made, said = in_a_fork(weighted, one("numpy_dense", where, old, new))
-    assert made and "at least 3 dimensions" in said
+    for old, new, found in [
+        ("is_causal: bool = False", "is_causal: bool = True", "[[1.0, 0.0], [0.5, 0.5]]"),
+        ("enable_gqa: bool = False", "enable_gqa: bool = True", "at least 3 dimensions"),
+    ]:
+        (change,) = (
+            c
+            for c in made_in("numpy_dense")
+            if c.where == "attention_weights" and c.new == c.old.replace(old, new) != c.old
+        )
+        made, said = in_a_fork(weighted, change)
+        assert made and found in str(said)
 
 
 def test_cheap_tests_come_first_and_then_one_of_each_function() -> None:

@@ -23,9 +23,10 @@ from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
 from attnlib import numpy_tokenwise, torch_dense
+from attnlib._checks import Band
+from attnlib._torch_door import computing_dtype
 from attnlib._torch_tiles import cut, heads, sizes
 from attnlib.torch_blockwise import (
-    _computing,
     _operator,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
@@ -190,7 +191,7 @@ def test_the_blocks_are_those_that_are_asked_for() -> None:
 
 def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
     tensors = [x.bfloat16() for x in case("full")[0]]
-    options = (False, None, 1, [0, 0])
+    options = (Band().numbers(), None, 1, [0, 0])
     output, lse, *of_rows = _operator.forward(*tensors, None, *options)
     assert {x.dtype for x in (output, lse, *of_rows[:2])} == {torch.float32}
     needed = [True, True, True, False]
@@ -440,7 +441,8 @@ def test_the_operators_keep_the_rules_of_torch(name: str) -> None:
     """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name)
     group = H if name == "grouped" else 1
-    inputs = (*tensors, options.get("attn_mask"), name == "causal", None, group, [2, 3])
+    band = Band(right=0 if name == "causal" else None)
+    inputs = (*tensors, options.get("attn_mask"), band.numbers(), None, group, [2, 3])
     torch.library.opcheck(_operator.forward, inputs)
     output, lse, *of_rows = _operator.forward(*inputs)
     needed = [True, False, True, name == "floating"]
@@ -548,8 +550,9 @@ def test_a_causal_tile_of_any_size_hides_the_future() -> None:
 
 def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
     for scale, dtype in [(None, torch.float32), (0.5, torch.float32), (1e39, torch.float64)]:
-        assert _computing(torch.float32, scale) == _computing(torch.bfloat16, scale) == dtype
-        assert _computing(torch.float64, scale) == torch.float64
+        for narrow in (torch.float32, torch.bfloat16):
+            assert computing_dtype(narrow, scale) == dtype
+        assert computing_dtype(torch.float64, scale) == torch.float64
 
 
 @pytest.mark.parametrize(
@@ -565,14 +568,14 @@ def test_blocks_are_those_that_were_measured(
 ) -> None:
     """Nothing else sees a worse choice: the results are the same, later, and from more memory."""
     query, key = torch.empty(n_queries, 1), torch.empty(n_keys, 1)
-    found = sizes(query, key, is_causal, None, None)
+    found = sizes(query, key, Band(right=0 if is_causal else None), 0, 0)
     together = max(torch.get_num_threads(), 2**19 // (rows * columns))
     assert found == (rows, columns, together)
 
 
 def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
     on_gpu = SimpleNamespace(is_cuda=True, shape=(2, 3, 5000, 64))
-    assert sizes(on_gpu, on_gpu, False, None, None) == (1024, 1024, 16)  # type: ignore[arg-type]
+    assert sizes(on_gpu, on_gpu, Band(), 0, 0) == (1024, 1024, 16)  # type: ignore[arg-type]
     short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
-    assert sizes(short, on_gpu, True, None, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]
-    assert sizes(on_gpu, on_gpu, False, 5000, 5000) == (5000, 5000, 1)  # type: ignore[arg-type]
+    assert sizes(short, on_gpu, Band(right=0), 0, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]
+    assert sizes(on_gpu, on_gpu, Band(), 5000, 5000) == (5000, 5000, 1)  # type: ignore[arg-type]

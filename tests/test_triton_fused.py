@@ -27,6 +27,7 @@ pytest.importorskip("triton", reason="triton is for Linux")
 import plain_torch
 
 from attnlib import _triton_backward, _triton_kernels, _triton_launch, numpy_tokenwise
+from attnlib._checks import Band
 from attnlib._triton_launch import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks
 from attnlib.triton_fused import (
     _operator,
@@ -506,7 +507,8 @@ def test_the_operators_keep_the_rules_of_torch(name: str, keeps: bool) -> None:
     """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name, 5, 9, torch.bfloat16, group=2)
     plain = [tensors[0][:2], *(x[:1] for x in tensors[1:])]
-    inputs = (*plain, options.get("attn_mask"), name == "causal", None, 2, [True, keeps])
+    band = Band(right=0 if name == "causal" else None).numbers()
+    inputs = (*plain, options.get("attn_mask"), band, None, 2, [True, keeps])
     torch.library.opcheck(_operator.forward, inputs)
     output, lse, shift, log_sum, lost = _operator.forward(*inputs)
     rest = (output, shift, log_sum, lost, output, lse, [True, False, True, False], *inputs[4:])

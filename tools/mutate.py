@@ -39,7 +39,8 @@ from tools.processes import forked
 # Figures have their images, and the kernels of triton_fused their own language: see mutants.txt.
 MODULES = (
     "numpy_tokenwise", "numpy_dense", "numpy_blockwise", "torch_dense", "torch_blockwise",
-    "_torch_tiles", "_torch_operators", "_numpy_door", "_checks", "_torch_checks", "_layer_checks",
+    "_torch_tiles", "_torch_operators", "_door", "_numpy_door", "_torch_door", "_checks",
+    "_layer_checks",
     "masks", "positions", "torch_layers", "experiments", "examples",
 )  # fmt: skip
 TESTS = (

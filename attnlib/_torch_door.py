@@ -1,0 +1,289 @@
+"""The door of the torch rungs: what all calls on tensors have in common, once.
+
+A call comes in here. The door does what `torch.autocast` asks for, checks the call, and hands the
+rung a `Call`, or `Matrices` to one that computes with whole matrices. The rung is its mathematics:
+it returns output and log-sum-exp, and the door restores the caller's shape and dtype.
+
+Nothing here looks at the numbers to decide what to do, so that every call can be differentiated,
+compiled, batched by `torch.vmap` and run on the meta device.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from attnlib._checks import (
+    Band,
+    Options,
+    Shape,
+    beyond,
+    check_dtypes,
+    check_no_dropout,
+    checked_call,
+    dtype_name,
+)
+from attnlib._door import Attention, door
+
+P = ParamSpec("P")
+R = TypeVar("R")
+HALF = (torch.float16, torch.bfloat16)
+NOTHING = Options()
+
+
+def check_tensor(name: str, tensor: object) -> None:
+    """Require a dense tensor."""
+    if not isinstance(tensor, Tensor):
+        kind = type(tensor)
+        came = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+        numpy = kind.__module__.partition(".")[0] == "numpy"
+        hint = "use a NumPy form for arrays" if numpy else "convert it with torch.as_tensor"
+        raise TypeError(f"{name} must be a torch.Tensor; got {came} ({hint})")
+    if tensor.is_nested or tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        came = "a nested tensor" if tensor.is_nested else f"layout {layout}"
+        raise TypeError(f"{name} must be a dense tensor; got {came}")
+
+
+def checked_tensors(tensors: Mapping[str, object]) -> dict[str, Tensor]:
+    """Return the tensors, which must be dense and share one floating dtype and one device."""
+    known: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        check_tensor(name, tensor)
+        assert isinstance(tensor, Tensor)
+        known[name] = tensor
+    check_dtypes({name: dtype_name(tensor) for name, tensor in known.items()})
+    check_devices(known)
+    return known
+
+
+def check_devices(tensors: Mapping[str, Tensor]) -> None:
+    """Require one device for all."""
+    if len({tensor.device for tensor in tensors.values()}) > 1:
+        came = ", ".join(f"{name} {tensor.device}" for name, tensor in tensors.items())
+        raise ValueError(f"{', '.join(tensors)} must be on one device; got {came}")
+
+
+def check_dropout(dropout_p: object) -> None:
+    """Require a probability."""
+    if isinstance(dropout_p, bool) or not isinstance(dropout_p, Real):
+        came = f"{type(dropout_p).__name__} {dropout_p!r}"
+        raise TypeError(f"dropout_p must be a real number; got {came}")
+    if not 0 <= float(dropout_p) <= 1:
+        raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
+
+
+def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
+    """Treat a function as torch.autocast treats torch's own attention.
+
+    Where autocast is on, every floating tensor but float64 is cast to autocast's dtype, the mask
+    too. The function itself then runs without autocast, which would undo its float32 sums.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        device = tensors[0].device.type if tensors else "meta"
+        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+            return function(*args, **kwargs)
+        dtype = torch.get_autocast_dtype(device)
+
+        def cast(x: object) -> object:
+            if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype == torch.float64:
+                return x
+            return x.to(dtype)
+
+        with torch.autocast(device, enabled=False):
+            return function(*map(cast, args), **{k: cast(x) for k, x in kwargs.items()})  # type: ignore[arg-type]
+
+    return wrapped
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """Return half precision in float32, and everything else as it is."""
+    return tensor.float() if tensor.dtype in HALF else tensor
+
+
+def computing_dtype(dtype: torch.dtype, scale: float | None = None) -> torch.dtype:
+    """Return the dtype that sums are kept in; it has to hold the scale too."""
+    wide = torch.float32 if dtype in HALF else dtype
+    return torch.float64 if scale and beyond(scale, torch.finfo(wide)) else wide
+
+
+def seen(tensor: Tensor, part: Tensor | None) -> Tensor:
+    """Return keys or values with zeros for those that no query may see: 0 · NaN is NaN.
+
+    `part` says which keys take part in which row, None for all in all.
+    """
+    return tensor if part is None else tensor.masked_fill(~part.any(-2)[..., None], 0)
+
+
+class Call:
+    """A call that has passed the door.
+
+    query (…, H, L, E), key (…, H_kv, S, E) and value (…, H_kv, S, E_v) are the caller's tensors;
+    mask is None or has two dimensions and more. `batch` are the leading dimensions of the result.
+    """
+
+    def __init__(self, tensors: Mapping[str, object], options: Options = NOTHING) -> None:
+        known = checked_tensors(tensors)
+        self.mask: Tensor | None = options.attn_mask
+        kind = None
+        if self.mask is not None:
+            check_tensor("attn_mask", self.mask)
+            check_devices({"query": known["query"], "attn_mask": self.mask})
+            kind = tuple(self.mask.shape), dtype_name(self.mask)
+            self.mask = self.mask if self.mask.ndim > 1 else self.mask.reshape(1, -1)
+        shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
+        call = checked_call(shapes, dtype_name(known["query"]), kind, options)
+        self.query, self.key = known["query"], known["key"]
+        self.value = known.get("value", self.key[..., :0])
+        self.asked = self.query.dtype
+        self.batch: Shape = call.batch
+        self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
+        self.scale, self.group = call.scale, call.group
+        # None is handed on, because an operator computes 1/√E from shapes that it sees itself.
+        self.scale_asked_for = None if options.scale is None else call.scale
+        self.dropout_p: float = options.dropout_p
+        self.wants_lse = False
+        if self.group == 0:  # no query heads, so no use for key heads
+            self.key, self.value = self.key[..., :0, :, :], self.value[..., :0, :, :]
+            self.group = 1
+
+    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return a rung's results in the shape and the dtype that the caller expects."""
+        if lse is not None:
+            lse = lse.to(computing_dtype(self.asked))
+        return output.to(self.asked), lse
+
+
+class Matrices(Call):
+    """A call prepared for products of whole matrices.
+
+    query, key and value have the dtype to compute in. Query heads that share a key head are one
+    list of rows, (…, H_kv, group · L, E), and those of the mask follow them. Keys and values that
+    no query may see are zeros.
+    """
+
+    def __init__(self, tensors: Mapping[str, object], options: Options = NOTHING) -> None:
+        super().__init__(tensors, options)
+        if self.mask is not None and self.group > 1:
+            self.mask = self._folded(self.mask.expand(*self.batch, self.n_queries, self.n_keys))
+        self.part = self._taking_part()
+        # Under a plain causal mask, and with no more keys than queries, the last query sees all.
+        if self.mask is not None or self.n_keys > self.n_queries or self.band != Band(0, None, 0):
+            self.key, self.value = seen(self.key, self.part), seen(self.value, self.part)
+        dtype = computing_dtype(self.asked, self.scale)
+        self.query = widened(self._folded(self.query)).to(dtype)
+        self.key, self.value = (widened(x).to(dtype) for x in (self.key, self.value))
+
+    def _folded(self, rows: Tensor) -> Tensor:
+        """Return (…, H, L, ·) as (…, H_kv, group · L, ·)."""
+        if self.group == 1:
+            return rows
+        *batch, heads, length, features = rows.shape
+        return rows.reshape(*batch, heads // self.group, self.group * length, features)
+
+    def _unfolded(self, rows: Tensor) -> Tensor:
+        """Return (…, H_kv, group · L, ·) as (…, H, L, ·)."""
+        if self.group == 1:
+            return rows
+        *batch, heads, length, features = rows.shape
+        return rows.reshape(*batch, heads * self.group, length // self.group, features)
+
+    def _taking_part(self) -> Tensor | None:
+        """Return which keys take part in which row, None for all in all."""
+        part = None
+        if self.mask is not None:
+            part = self.mask if self.mask.dtype == torch.bool else self.mask != -math.inf
+        if self.band.left is not None or self.band.right is not None:
+            device = self.query.device
+            queries, keys = (torch.arange(n, device=device) for n in (self.n_queries, self.n_keys))
+            near = self.band.sees(queries[:, None], keys).repeat(self.group, 1)
+            part = near if part is None else part & near
+        return part
+
+    def masked(self, scores: Tensor) -> Tensor:
+        """Return the scores after the mask, in the same memory if need be.
+
+        The score of a key that does not take part is -∞: it is replaced, so that nothing of it is
+        left, NaN included.
+        """
+        if self.part is None:
+            return scores
+        if self.mask is not None and self.mask.dtype == torch.bool:
+            return scores.masked_fill(~self.part, -math.inf)
+        if self.mask is not None:
+            scores = scores + self.mask.to(scores.dtype)
+        fill(scores, ~self.part, -math.inf)
+        return scores
+
+    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return a rung's results in the shape and the dtype that the caller expects."""
+        output = self._unfolded(output)
+        if lse is not None:  # a value may have batch dimensions that the scores do not have
+            lse = self._unfolded(lse)[..., 0].expand(output.shape[:-1]).contiguous()
+        return super().finish(output, lse)
+
+
+def fill(scores: Tensor, where: Tensor, number: float) -> None:
+    """Overwrite scores in place, unseen by autograd.
+
+    The weight of such a score is 0, or its row is put out later: its gradient is 0 without help.
+    Recorded, each fill would cost the backward a pass over L S numbers.
+    """
+    scores.detach().masked_fill_(where, number)
+
+
+WORDS = {
+    "Kind": "Tensors",
+    "kind": "dense tensor",
+    "result": "Tensor",
+    "devices": ", devices",
+    "dtype": "float32 for half precision, else in query's dtype; it has gradients too",
+    "example": """
+Example:
+    >>> q, k, v = torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4, 1)
+    >>> _, lse = scaled_dot_product_attention_with_lse(q, k, v)
+    >>> lse.exp()
+    tensor([4.])
+""",
+}
+
+
+def attention(
+    kind: type[Call] = Call, *, drops: bool = False, **words: str
+) -> Callable[[Callable[..., tuple[Tensor, Tensor | None]]], Attention[Tensor]]:
+    """Return a decorator that puts the door in front of a rung.
+
+    The rung takes a call of this kind, and options of its own by keyword. `drops` says that it
+    can put weights to 0 at random. `words` take the place of those in WORDS.
+    """
+    said = {**WORDS, "dropout": "0.0, because this form is deterministic.", "dropped": "dropout"}
+    if drops:
+        said["dropout"] = (
+            "The chance of each weight to be put to 0; the others are divided by 1 - dropout_p."
+        )
+        said["dropped"] = "dropout_p outside 0 … 1"
+
+    def with_door(rung: Callable[..., tuple[Tensor, Tensor | None]]) -> Attention[Tensor]:
+        def enter(
+            wants_lse: bool,
+            tensors: Mapping[str, object],
+            options: Options,
+            own: Mapping[str, object],
+        ) -> tuple[Tensor, Tensor | None]:
+            call = kind(tensors, options)
+            (check_dropout if drops else check_no_dropout)(options.dropout_p)
+            call.wants_lse = wants_lse
+            return call.finish(*rung(call, **own))
+
+        return door(rung, enter, as_autocast_does, {**said, **words})
+
+    return with_door
