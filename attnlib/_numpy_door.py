@@ -20,6 +20,7 @@ from attnlib._checks import (
     beyond,
     check_dtypes,
     check_no_dropout,
+    check_projection,
     checked_call,
 )
 from attnlib._door import Attention, door
@@ -57,6 +58,14 @@ def widened(array: Array) -> Array:
     """Return half precision in float32, and everything else as it is."""
     name = array.dtype.name
     return array.astype("float32" if name in HALF else name, copy=False)
+
+
+def wide_tokens(X: Array, matrices: Mapping[str, Array], heads: bool = False) -> list[Array]:
+    """Return tokens and matrices that fit them, wide: half precision is rounded at the end."""
+    known = checked_arrays({"X": X} | dict(matrices))
+    for name in matrices:
+        check_projection(known["X"].shape, name, known[name].shape, heads)
+    return [widened(array) for array in known.values()]
 
 
 class Call:

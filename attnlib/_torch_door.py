@@ -26,6 +26,7 @@ from attnlib._checks import (
     beyond,
     check_dtypes,
     check_no_dropout,
+    check_projection,
     checked_call,
     dtype_name,
 )
@@ -68,6 +69,14 @@ def check_devices(tensors: Mapping[str, Tensor]) -> None:
     if len({tensor.device for tensor in tensors.values()}) > 1:
         came = ", ".join(f"{name} {tensor.device}" for name, tensor in tensors.items())
         raise ValueError(f"{', '.join(tensors)} must be on one device; got {came}")
+
+
+def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) -> list[Tensor]:
+    """Return tokens and matrices that fit them, wide: half precision is rounded at the end."""
+    checked_tensors({"X": X} | dict(matrices))
+    for name, W in matrices.items():
+        check_projection(tuple(X.shape), name, tuple(W.shape), heads)
+    return [widened(x) for x in (X, *matrices.values())]
 
 
 def check_dropout(dropout_p: object) -> None:
@@ -209,20 +218,28 @@ class Matrices(Call):
             part = near if part is None else part & near
         return part
 
-    def masked(self, scores: Tensor) -> Tensor:
-        """Return the scores after the mask, in the same memory if need be.
+    def masked(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores after the mask, in the same memory if need be, and the empty rows.
 
         The score of a key that does not take part is -∞: it is replaced, so that nothing of it is
-        left, NaN included.
+        left, NaN included. In an empty row all scores are 0.
         """
-        if self.part is None:
-            return scores
         if self.mask is not None and self.mask.dtype == torch.bool:
-            return scores.masked_fill(~self.part, -math.inf)
-        if self.mask is not None:
-            scores = scores + self.mask.to(scores.dtype)
-        fill(scores, ~self.part, -math.inf)
-        return scores
+            assert self.part is not None
+            scores = scores.masked_fill(~self.part, -math.inf)
+        elif self.part is not None:
+            if self.mask is not None:
+                scores = scores + self.mask.to(scores.dtype)
+            fill(scores, ~self.part, -math.inf)
+        return scores, empty_rows(scores)
+
+    def log_sum_exp(self, scores: Tensor, empty: Tensor) -> Tensor | None:
+        """Return the log-sum-exp of the rows, if it is wanted; -∞ for those that are empty."""
+        if not self.wants_lse:
+            return None
+        lse = torch.logsumexp(scores, dim=-1, keepdim=True)
+        # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
+        return lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
 
     def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return a rung's results in the shape and the dtype that the caller expects."""
@@ -239,6 +256,19 @@ def fill(scores: Tensor, where: Tensor, number: float) -> None:
     Recorded, each fill would cost the backward a pass over L S numbers.
     """
     scores.detach().masked_fill_(where, number)
+
+
+def empty_rows(scores: Tensor, dim: int = -1) -> Tensor:
+    """Return which rows hold -∞ alone, with `dim` kept, and overwrite their scores by 0.
+
+    The softmax of such a row would be NaN, in the gradient too.
+    """
+    if scores.numel():
+        empty = scores.detach().amax(dim, keepdim=True) == -math.inf
+    else:
+        empty = (scores == -math.inf).all(dim, keepdim=True)
+    fill(scores, empty, 0)
+    return empty
 
 
 WORDS = {

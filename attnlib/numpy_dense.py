@@ -7,17 +7,17 @@ Each step beside the function that takes it (chapters 01 to 05; Vaswani et al. 2
     A       = softmax(S + mask)         attention_weights
     O       = A V                       scaled_dot_product_attention
 
-Half precision (float16, bfloat16) is computed in float32, and rounded once, at the end. A score
-beyond the range of the computing dtype is infinite there: -∞ removes its key, +∞ gives NaN. Every
-step raises TypeError for what is no floating array, and ValueError for shapes that do not fit.
+Half precision (float16, bfloat16) is computed in float32 and rounded once, at the end. A score
+beyond the dtype's range is infinite: -∞ removes its key, +∞ gives NaN. Every step raises TypeError
+for what is no floating array, and ValueError for shapes that do not fit.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from attnlib._checks import Array, Options, Window, check_axis, check_projection
-from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, widened
+from attnlib._checks import Array, Options, Window, check_axis
+from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, wide_tokens, widened
 
 
 @attention()
@@ -65,10 +65,9 @@ def project(X: Array, W: Array) -> Array:
         >>> project(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [10.0, 1.0]]))
         array([[21.,  2.]])
     """
-    X, W = checked_arrays({"X": X, "W": W}).values()
-    check_projection(X.shape, "W", W.shape)
+    tokens, W = wide_tokens(X, {"W": W})
     with np.errstate(all="ignore"):
-        return np.asarray(np.matmul(widened(X), widened(W)).astype(X.dtype))
+        return np.asarray(np.matmul(tokens, W).astype(X.dtype))
 
 
 def attention_scores(query: Array, key: Array, *, scale: float | None = None) -> Array:
@@ -84,17 +83,13 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
     """
     with np.errstate(all="ignore"):
         call = Call({"query": query, "key": key}, Options(scale=scale))
-        scores: Array = call.query @ call.key.swapaxes(-1, -2) * call.scale
-        return scores.astype(call.asked)
+        return np.asarray(call.query @ call.key.swapaxes(-1, -2) * call.scale).astype(call.asked)
 
 
 def softmax(scores: Array, axis: int = -1) -> Array:
     """Return weights that add up to 1: a_j = exp(s_j - max s) / Σ_j exp(s_j - max s).
 
     Only -∞ along the axis: nothing takes part, and all weights are 0. NaN stays NaN.
-
-    Shapes:
-        any → the same
 
     Example:
         >>> softmax(np.array([7.0, 7.0]))
@@ -121,10 +116,10 @@ def attention_weights(
         array([[1. , 0. ],
                [0.5, 0.5]])
     """
-    options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
+    asked = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     with np.errstate(all="ignore"):
-        call = Call({"query": query, "key": key}, options)
-        weights, _ = _softmax(call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale))
+        call = Call({"query": query, "key": key}, asked)
+        weights = _softmax(call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale))[0]
         return weights.reshape(*call.result, *weights.shape[-2:]).astype(call.asked)
 
 
@@ -136,21 +131,17 @@ def self_attention(
     """Return, for each token of X, what it takes from all: softmax(Q Kᵀ / √d_k) V, Q = X W_Q ….
 
     Shapes:
-        X (…, T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v) → (…, T, d_v); with
-        heads X (…, 1, T, d_model), W_Q (H, d_model, d_k), W_K and W_V (H_kv, d_model, d)
-        → (…, H, T, d_v), where H_kv = H, or fewer with enable_gqa
+        X (…, T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v) → (…, T, d_v); with heads
+        X (…, 1, T, d_model), W_Q (H, d_model, d_k), W_K and W_V (H_kv, …) → (…, H, T, d_v)
 
     Example:
         >>> self_attention(np.array([[1.0], [3.0]]), *np.array([[[0.0]], [[0.0]], [[1.0]]]))
         array([[2.],
                [2.]])
     """
-    X, *matrices = checked_arrays({"X": X, "W_Q": W_Q, "W_K": W_K, "W_V": W_V}).values()
-    for name, W in zip(("W_Q", "W_K", "W_V"), matrices, strict=True):
-        check_projection(X.shape, name, W.shape, heads=True)
+    tokens, *matrices = wide_tokens(X, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}, heads=True)
     with np.errstate(all="ignore"):
-        # Wide from the projections on, so that half precision is rounded once, at the end.
-        query, key, value = (np.matmul(widened(X), widened(W)) for W in matrices)
+        query, key, value = (np.matmul(tokens, W) for W in matrices)
         if isinstance(attn_mask, np.ndarray) and attn_mask.dtype == X.dtype:
             attn_mask = widened(attn_mask)
         return scaled_dot_product_attention(

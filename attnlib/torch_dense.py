@@ -14,18 +14,17 @@ the meta device. Under `torch.autocast` inputs are cast as for torch's own atten
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from attnlib._checks import Options, Window, check_axis, check_projection
+from attnlib._checks import Options, Window, check_axis
 from attnlib._torch_door import (
     Matrices,
     as_autocast_does,
     attention,
     checked_tensors,
-    fill,
+    empty_rows,
+    wide_tokens,
     widened,
 )
 
@@ -49,9 +48,8 @@ def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values)
         tensor([[15.]])
     """
-    scores = call.masked(_scores(call.query, call.key, call.scale))
-    weights, empty = _softmax(scores)
-    lse = _log_sum_exp(scores, empty) if call.wants_lse else None
+    scores, empty = call.masked(_scores(call.query, call.key, call.scale))
+    weights, lse = torch.softmax(scores, -1), call.log_sum_exp(scores, empty)
     if call.dropout_p:
         weights = torch.dropout(weights, call.dropout_p, train=True)
     return torch.matmul(weights, call.value).masked_fill(empty, 0), lse
@@ -66,25 +64,6 @@ def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
     return torch.matmul(query * scale, key.mT)  # L E products with the scale, not L S
 
 
-def _softmax(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
-    """Return the weights, and which rows are empty (`dim` kept); their scores become 0.
-
-    An empty row holds -∞ alone, of which softmax would make NaN.
-    """
-    if scores.numel():
-        empty = scores.detach().amax(dim, keepdim=True) == -math.inf
-    else:
-        empty = (scores == -math.inf).all(dim, keepdim=True)
-    fill(scores, empty, 0)
-    return torch.softmax(scores, dim), empty
-
-
-def _log_sum_exp(scores: Tensor, empty: Tensor) -> Tensor:
-    lse = torch.logsumexp(scores, dim=-1, keepdim=True)
-    # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
-    return lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
-
-
 @as_autocast_does
 def project(X: Tensor, W: Tensor) -> Tensor:
     """Return X W: each token (row) of X, mapped by the same matrix.
@@ -93,9 +72,8 @@ def project(X: Tensor, W: Tensor) -> Tensor:
         >>> project(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [10.0, 1.0]]))
         tensor([[21.,  2.]])
     """
-    checked_tensors({"X": X, "W": W})
-    check_projection(tuple(X.shape), "W", tuple(W.shape))
-    return torch.matmul(widened(X), widened(W)).to(X.dtype)
+    tokens, W = wide_tokens(X, {"W": W})
+    return torch.matmul(tokens, W).to(X.dtype)
 
 
 @as_autocast_does
@@ -122,8 +100,9 @@ def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     """
     checked_tensors({"scores": scores})
     check_axis("dim", dim, tuple(scores.shape))
-    weights, empty = _softmax(widened(scores).clone(), dim)
-    return weights.masked_fill(empty, 0).to(scores.dtype)
+    wide = widened(scores).clone()
+    empty = empty_rows(wide, dim)
+    return torch.softmax(wide, dim).masked_fill(empty, 0).to(scores.dtype)
 
 
 @as_autocast_does
@@ -141,8 +120,8 @@ def attention_weights(
     """
     options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     call = Matrices({"query": query, "key": key}, options)
-    weights, empty = _softmax(call.masked(_scores(call.query, call.key, call.scale)))
-    return call.finish(weights.masked_fill(empty, 0), None)[0]
+    scores, empty = call.masked(_scores(call.query, call.key, call.scale))
+    return call.finish(torch.softmax(scores, -1).masked_fill(empty, 0), None)[0]
 
 
 @as_autocast_does
@@ -158,16 +137,11 @@ def self_attention(
         tensor([[2.],
                 [2.]])
     """
-    matrices = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
-    checked_tensors({"X": X} | matrices)
-    for name, W in matrices.items():
-        check_projection(tuple(X.shape), name, tuple(W.shape), heads=True)
-    # Wide from the projections on, so that half precision is rounded once, at the end.
-    query, key, value = (torch.matmul(widened(X), widened(W)) for W in matrices.values())
+    tokens, *matrices = wide_tokens(X, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}, heads=True)
+    query, key, value = (torch.matmul(tokens, W) for W in matrices)
     if isinstance(attn_mask, Tensor) and attn_mask.dtype == X.dtype:
         attn_mask = widened(attn_mask)
-    output: Tensor = scaled_dot_product_attention(
+    return scaled_dot_product_attention(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
         causal_align=causal_align, window=window,
-    )  # fmt: skip
-    return output.to(X.dtype)
+    ).to(X.dtype)  # fmt: skip
