@@ -116,8 +116,7 @@ def padding(lengths: Integers, n_keys: int, *, side: Side = "right") -> Mask:
         lengths (B,) → (B, 1, 1, S), for scores (B, H, L, S).
 
     Raises:
-        TypeError: for lengths that are no integers.
-        ValueError: for lengths of a rank other than 1 or outside 0 … S, or an unknown `side`.
+        TypeError, ValueError: for lengths that are no integers from 0 to S, or an unknown `side`.
 
     Example:
         >>> padding([1, 3], 3)[:, 0, 0].astype(int)
@@ -150,8 +149,7 @@ def document(ids: Integers, key_ids: Integers | None = None) -> Mask:
         ids (B, L), key_ids (B, S) → (B, 1, L, S), for scores (B, H, L, S).
 
     Raises:
-        TypeError: for ids that are no integers, or an array beside a tensor.
-        ValueError: for ids whose shapes or devices do not fit.
+        TypeError, ValueError: for ids that are no integers, or do not fit together.
 
     Source:
         Krell et al. 2021 (arXiv 2107.02027), who pack sequences without attention between them.
@@ -207,9 +205,11 @@ def prefix(
                [1, 1, 0],
                [1, 1, 1]])
     """
-    n_queries, n_keys = _counts(n_queries, n_keys)
+    like: Any = lengths if is_tensor(lengths) else None
+    mask = causal(n_queries, n_keys, align=align, like=like)
+    n_keys = mask.shape[-1]
     ends = _lengths(lengths, n_keys, "be one integer or have one dimension, (B,)", {0, 1})
-    return (_places(n_keys, ends) < ends) | causal(n_queries, n_keys, align=align, like=ends)
+    return mask | (_places(n_keys, ends) < ends)
 
 
 def alibi(
@@ -325,12 +325,6 @@ def _combined(xp: Any, masks: Sequence[Any]) -> Any:
     return xp.where(kept, total, -math.inf)
 
 
-def _counts(n_queries: Any, n_keys: Any) -> tuple[int, int]:
-    """Return both counts, checked."""
-    n_queries = checked_count("n_queries", n_queries)
-    return n_queries, n_queries if n_keys is None else checked_count("n_keys", n_keys)
-
-
 def _places(n: int, like: Any) -> Any:
     """Return 0 … n - 1, as a tensor on the device of `like` if that is one."""
     check_like(like)
@@ -341,7 +335,8 @@ def _places(n: int, like: Any) -> Any:
 
 def _axes(n_queries: Any, n_keys: Any, align: object, like: object) -> tuple[Any, Any]:
     """Return the place of each query among the keys, (L, 1), and the places of the keys, (S,)."""
-    n_queries, n_keys = _counts(n_queries, n_keys)
+    n_queries = checked_count("n_queries", n_queries)
+    n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
     queries = _places(n_queries, like)[:, None]
     return queries + first_place(n_queries, n_keys, align), _places(n_keys, like)
 

@@ -53,9 +53,8 @@ def sinusoidal(
         (T, d_model)
 
     Raises:
-        TypeError: for a count that is no integer, a base that is no real number, or a `like` that
-            is neither array nor tensor.
-        ValueError: for a count below 0, an odd d_model, or a base that is not positive and finite.
+        TypeError, ValueError: for sizes that are no counts, an odd d_model, a base that is no
+            positive finite number, or a `like` that is neither array nor tensor.
 
     Source:
         Vaswani et al. 2017, section 3.5; chapter 09.
@@ -110,10 +109,8 @@ def rotary(
         x (…, T, d), positions (T,) → (…, T, d)
 
     Raises:
-        TypeError: for an x that is no floating array or tensor, positions that are no numbers, a
-            base that is no real number, or an `interleaved` that is neither True nor False.
-        ValueError: for a rank under 2, an odd d, positions of another shape than (T,), or a base
-            that is not positive and finite.
+        TypeError, ValueError: for an x that is no floating array or tensor of such a shape, an odd
+            d, positions that are no T numbers, or a base that is no positive finite number.
 
     Source:
         Su et al. 2021, RoFormer (arXiv 2104.09864), section 3.2.2; chapter 09.
