@@ -16,6 +16,10 @@ and in forward mode), compiled, batched by `torch.vmap` and run on the meta devi
 
 from __future__ import annotations
 
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
 import math
 
 import torch

@@ -9,6 +9,10 @@ keys with variance 1, as √d_k wants them (chapter 03). Biases start at 0.
 
 from __future__ import annotations
 
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
 from typing import Self
 
 import torch

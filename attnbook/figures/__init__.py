@@ -5,6 +5,10 @@
 Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a: 1.00.
 """
 
+from attnlib import _needs
+
+_needs(__name__, "matplotlib")
+
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared
 from attnbook.figures.diagrams import attention_steps
