@@ -30,7 +30,7 @@ def text(page: str) -> str:
 
 
 def rows(page: str) -> list[list[str]]:
-    """Give the cells of each row of each table, without the two lines of its head."""
+    """Return the cells of each row of each table, without the two lines of its head."""
     found, table = [], 0
     for line in text(page).splitlines():
         table = table + 1 if line.startswith("|") else 0
@@ -40,7 +40,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 def glossary() -> dict[str, str]:
-    """Give each term of the glossary with its definition."""
+    """Return each term of the glossary with its definition."""
     body = text("glossary").split("```{glossary}\n")[1].split("\n```")[0]
     blocks = (block.partition("\n") for block in body.split("\n\n"))
     return {term: definition.strip() for term, _, definition in blocks}
@@ -58,7 +58,7 @@ def headings(path: Path) -> list[str]:
 
 
 def slug(heading: str) -> str:
-    """Give a heading's anchor, as MyST makes it."""
+    """Return a heading's anchor, as MyST makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""Every drawing of the course: a call says what is drawn, and gives an SVG with its words.
+"""Every drawing of the course: a call says what is drawn, and returns an SVG with its words.
 
 >>> from attnbook import figures
 >>> figures.heatmap([[1.0]], name="weights", rows=["a"], columns=["a"])

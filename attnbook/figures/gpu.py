@@ -116,6 +116,6 @@ def roofline(
 
 
 def _powers(values: Sequence[float]) -> list[int]:
-    """Give the powers of 4, from 1 on, that enclose some numbers."""
+    """Return the powers of 4, from 1 on, that enclose some numbers."""
     first, last = np.log(min(values)) / np.log(4), np.log(max(values)) / np.log(4)
     return [4**power for power in range(max(int(first), 0), int(np.ceil(last)) + 1)]
