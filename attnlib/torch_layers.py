@@ -1,10 +1,12 @@
-"""Attention as layers that learn: `torch.nn.Module`s around the functions of `torch_dense`.
+"""Attention as layers that learn: modules of `torch.nn` around the functions of `torch_dense`.
+
+Several heads go this way:
 
     tokens X → projections → heads → attention → heads side by side → W_O
 
 `nn.Linear` keeps its matrix transposed: the W_Q of the course is `layer.W_Q.weight.T`. Entries of
 the W are drawn with variance 1/d_model, so that features of X with variance 1 become queries and
-keys with variance 1, as √d_k wants them (chapter 03). Biases start at 0.
+keys with variance 1, which dividing by √d_k assumes (chapter 03). Biases start at 0.
 """
 
 from __future__ import annotations
