@@ -19,7 +19,7 @@ Chapters = dict[str, dict[str, Any]]
 
 
 def own(chapter: str, entries: list[dict[str, Any]]) -> list[nodes.Node]:
-    """Give a paragraph, a diff and what speaks, for each mistake of a chapter."""
+    """Return a paragraph, a diff and what speaks, for each mistake of a chapter."""
     found: list[nodes.Node] = []
     for entry in entries:
         file = f"chapters/{chapter}.ipynb" if entry["file"] == "this chapter" else entry["file"]
@@ -47,7 +47,7 @@ def _sentence(words: str) -> str:
 
 
 def by_mistake(chapters: Chapters) -> dict[str, dict[str, bool]]:
-    """Give for each mistake the chapters that run its lines, and whether they notice it."""
+    """Return for each mistake the chapters that run its lines, and whether they notice it."""
     found: dict[str, dict[str, bool]] = {}
     for chapter, parts in chapters.items():
         for entry in parts["named"]:
@@ -56,7 +56,7 @@ def by_mistake(chapters: Chapters) -> dict[str, dict[str, bool]]:
 
 
 def counts(chapters: Chapters) -> list[nodes.Node]:
-    """Give a row for each chapter: what was tried on it, and how much it noticed."""
+    """Return a row for each chapter: what was tried on it, and how much it noticed."""
     rows = []
     for chapter, parts in chapters.items():
         everything = [*parts["own"], *parts["named"]]
@@ -69,7 +69,7 @@ def counts(chapters: Chapters) -> list[nodes.Node]:
 
 
 def matrix(chapters: Chapters) -> list[nodes.Node]:
-    """Give a row for each mistake, a column for each chapter."""
+    """Return a row for each mistake, a column for each chapter."""
     signs = {True: "●", False: "○", None: ""}
     rows = [
         [mistake, *(signs[row.get(chapter)] for chapter in chapters)]

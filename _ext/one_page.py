@@ -107,10 +107,15 @@ class OnePage(SingleFileHTMLBuilder):
     """Sphinx's builder of one page, with parts, with unique ids, and with nothing folded."""
 
     def parts(self) -> list[tuple[str, list[str]]]:
-        """The name of each part and its pages."""
+        """The name of each part and its pages, each before the pages below it."""
+
+        def below(pages: list[str]) -> list[str]:
+            within = self.env.toctree_includes
+            return [one for page in pages for one in (page, *below(within.get(page, [])))]
+
         root = self.env.get_doctree(self.config.root_doc)
         return [
-            (toctree.get("caption") or "", [str(page) for page in toctree["includefiles"]])
+            (toctree.get("caption") or "", below([str(page) for page in toctree["includefiles"]]))
             for toctree in root.findall(addnodes.toctree)
         ]
 

@@ -23,7 +23,7 @@ Rows = list[dict[str, Any]]
 
 
 def table(head: list[str], rows: list[list[str]]) -> nodes.table:
-    """Give a table of words."""
+    """Return a table of words."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     for part, lines in ((nodes.thead(), [head]), (nodes.tbody(), rows)):
@@ -123,7 +123,7 @@ def bytes_(result: dict[str, Any]) -> nodes.Node:
 
 
 def rates(result: dict[str, Any]) -> nodes.Node:
-    """Give the rows of a GPU: speed, its share of a large matrix product's, ratios to torch."""
+    """Return the rows of a GPU: speed, its share of a large matrix product's, ratios to torch."""
     peers = list(dict.fromkeys(peer for row in result["rows"] for peer in row.get("ratios", ())))
     head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "share of a product's"]
     rows = []
@@ -151,7 +151,7 @@ SCORES = {
 
 
 def scores(result: dict[str, Any]) -> nodes.Node:
-    """Give the worst and the median score over all pages, and what was aimed at."""
+    """Return the worst and the median score over all pages, and what was aimed at."""
     rows = []
     for form, found in result["summary"].items():
         for name, words in SCORES.items():
@@ -169,7 +169,7 @@ def scores(result: dict[str, Any]) -> nodes.Node:
 
 
 def pages(result: dict[str, Any]) -> nodes.Node:
-    """Give the scores of each page, phone and desktop side by side."""
+    """Return the scores of each page, phone and desktop side by side."""
     by_form = {(row["page"], row["form"]): row for row in result["rows"]}
     rows = []
     for page in dict.fromkeys(row["page"] for row in result["rows"]):

@@ -1,6 +1,6 @@
 """The numbers that the course computes with: one running example, and two published ones.
 
-Each call gives fresh arrays, so that nobody can change them for somebody else.
+Each call returns new arrays, so that one page cannot change the numbers of another.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PublishedTorchSession(NamedTuple):
 
 
 def running() -> Running:
-    """Give the running example of the course.
+    """Return the running example of the course.
 
     The features of a token are: article, noun, verb, animate. All inputs are integers and
     halves, so that Q = X W_Q, K = X W_K and V = X W_V can be had in the head.
@@ -73,7 +73,7 @@ def running() -> Running:
 
 
 def published_identity() -> PublishedIdentity:
-    """Give the worked example with identity projections, as its document prints it.
+    """Return the worked example with identity projections, as its document prints it.
 
     Of its 25 raw scores 15 are wrong, and its row of weights is not the softmax of its scores:
     compute with X and the projections alone. Chapter 6 sets both beside each other.
@@ -120,7 +120,7 @@ def published_identity() -> PublishedIdentity:
 
 
 def published_torch_session() -> PublishedTorchSession:
-    """Give the torch session with q = k = v = x, as its document prints it (four decimals).
+    """Return the torch session with q = k = v = x, as its document prints it (four decimals).
 
     Its numbers are right to one unit of the last decimal printed.
 

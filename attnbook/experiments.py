@@ -57,7 +57,7 @@ def dot_products(
 
 
 def variance_error(d_k: int, n_pairs: int) -> float:
-    """The standard error of an observed variance of q·k, as a share of the true variance.
+    """Return the standard error of an observed variance of q·k, as a share of the true variance.
 
     √((2 + 6/d_k)/M) for M independent pairs with standard normal entries: the fourth moment of
     q·k is 3d_k² + 6d_k, and the spread of a mean of squares follows from it.
@@ -74,7 +74,7 @@ def variance_error(d_k: int, n_pairs: int) -> float:
 
 
 def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
-    """The slope of the straight line through (log x, log y): the power p in y ≈ c·xᵖ.
+    """Return the slope of the straight line through (log x, log y): the power p in y ≈ c·xᵖ.
 
     Shapes: x and y (n,), n at least 2, positive.
 
@@ -97,7 +97,7 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def confidence_interval(values: ArrayLike) -> tuple[float, float]:
-    """The 95 % interval for the mean of repeated measurements: mean ± 1.96 standard errors.
+    """Return the 95 % interval for the mean of repeated measurements: mean ± 1.96 standard errors.
 
     Shapes: values (n,), n at least 2; n of 30 or more, for the normal approximation to hold.
 
@@ -111,7 +111,7 @@ def confidence_interval(values: ArrayLike) -> tuple[float, float]:
 
 
 def entropy_share(weights: Array) -> Array:
-    """The entropy of each row of weights over that of equal weights: 0 one key, 1 all alike.
+    """Return the entropy of each row of weights over that of equal weights: 0 one key, 1 all alike.
 
     −Σ a log a / log n. Shapes: weights (…, n), n at least 2, returns (…).
 
@@ -150,7 +150,7 @@ class RuleStatistics(NamedTuple):
 def scaling_rules(
     d_k: int, *, n_keys: int = 8, n_draws: int = 4_000, seed: int = 0
 ) -> dict[str, RuleStatistics]:
-    """What each of the three rules makes of the same random queries and keys.
+    """Return what each of the three rules makes of the same random queries and keys.
 
     A draw is one query and n_keys keys with standard normal entries. The loss is Σ_j g_j a_j, with
     a standard normal g: the linear loss seen by the weights, g_j standing for u·v_j. Then

@@ -9,7 +9,7 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     torch_blockwise   the same on tensors, forward and backward
     triton_fused      the same in one GPU kernel (needs triton, and a GPU or Triton's interpreter)
 
-`implementations()` gives the rungs that can run here. Beside the ladder stand `masks` (who may
+`implementations()` returns the rungs that can run here. Beside the ladder stand `masks` (who may
 attend to whom) and `positions` (where a token stands). NumPy alone is needed, and torch by the
 rungs on tensors alone. What the book draws and measures with is a package of its own, `attnbook`.
 """
@@ -33,10 +33,12 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "torch_blockwise": ("numpy", "torch"),
     "triton_fused": ("numpy", "torch", "triton"),
 }
+# The extra that brings a package: pip install "attnlib[figures]".
+_EXTRAS = {"torch": "torch", "triton": "triton", "matplotlib": "figures"}
 
 
 def implementations() -> dict[str, Callable[..., Any]]:
-    """Give the attention functions that can run here, by name, in the order of the ladder.
+    """Return the attention functions that can run here, by name, in the order of the ladder.
 
     A rung whose packages are not installed is left out, and so is one that says, by a function
     `available`, that nothing here can run it. Modules are imported by this call, not by
@@ -55,3 +57,15 @@ def implementations() -> dict[str, Callable[..., Any]]:
         for name, module in modules.items()
         if getattr(module, "available", lambda: True)()
     }
+
+
+def _needs(module: str, package: str) -> None:
+    """Import a package for a module. Where it is missing, the error says which extra brings it."""
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        what = f"{module} needs {package}, which is not installed"
+        how = f'pip install "attnlib[{_EXTRAS[package]}]"'
+        raise ModuleNotFoundError(f"{what}: {how}", name=package) from error

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from attnlib import masks
-from attnlib._checks import check_flag, check_mask, dtype_name
+from attnlib._checks import check_flag, check_mask, checked_count, dtype_name
 from attnlib._torch_door import check_devices, check_tensor
 
 Lengths = Sequence[int] | Tensor
@@ -23,16 +22,12 @@ def check_settings(bias: object, is_causal: object, max_seq_len: object, **sizes
     check_flag("is_causal", is_causal)
     limit = {} if max_seq_len is None else {"max_seq_len": max_seq_len}
     for name, size in (sizes | limit).items():
-        if isinstance(size, bool) or not isinstance(size, Integral):
-            raise TypeError(f"{name} must be an integer; got {size!r}")
-        if int(size) < 1:
-            raise ValueError(f"{name} must be at least 1; got {size}")
+        checked_count(name, size, least=1)
 
 
-def check_axes(x: object, *axes: str) -> None:
+def check_axes(x: Tensor, *axes: str) -> None:
     """Require a tensor that has these axes at its end."""
     check_tensor("x", x)
-    assert isinstance(x, Tensor)
     if x.ndim < len(axes):
         raise ValueError(f"x must be (…, {', '.join(axes)}); got {tuple(x.shape)}")
 
@@ -58,10 +53,9 @@ def check_positions(positions: object, max_seq_len: int | None, d_model: int, d_
         raise ValueError(f"d_model / n_heads must be even for rotary positions; got {d_head}")
 
 
-def check_tokens(X: object, W: Tensor, max_seq_len: int | None) -> None:
+def check_tokens(X: Tensor, W: Tensor, max_seq_len: int | None) -> None:
     """Require tokens X (…, T, d_model) that the weights W (d, d_model) can take."""
     check_tensor("X", X)
-    assert isinstance(X, Tensor)
     if X.ndim < 2 or X.shape[-1] != W.shape[-1]:
         raise ValueError(f"X must be (…, T, d_model = {W.shape[-1]}); got {tuple(X.shape)}")
     if X.device != W.device:
@@ -69,41 +63,37 @@ def check_tokens(X: object, W: Tensor, max_seq_len: int | None) -> None:
     device = X.device.type
     # Under autocast the projections choose the dtype themselves, except for float64.
     casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    casts = casts and torch.float64 not in (X.dtype, W.dtype)
-    if X.dtype != W.dtype and not casts:
+    if X.dtype != W.dtype and not (casts and torch.float64 not in (X.dtype, W.dtype)):
         came = dtype_name(X)
         raise TypeError(f"X must have the dtype of the weights, {dtype_name(W)}; got {came}")
     if max_seq_len is not None and X.shape[-2] > max_seq_len:
-        raise ValueError(
-            f"X must have at most max_seq_len = {max_seq_len} tokens (none is cut off here); "
-            f"got {X.shape[-2]}"
-        )
+        wanted = f"at most max_seq_len = {max_seq_len} tokens (none is cut off here)"
+        raise ValueError(f"X must have {wanted}; got {X.shape[-2]}")
 
 
 def joined_mask(
     X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool, *heads: int
 ) -> dict[str, Any]:
-    """Give the attn_mask and the is_causal that remove together what all three remove."""
+    """Return the attn_mask and the is_causal that together remove what all three remove."""
+    *batch, n_tokens, _ = X.shape
     parts = []
     if attn_mask is not None:
         check_tensor("attn_mask", attn_mask)
         check_devices({"X": X, "attn_mask": attn_mask})
-        shape, dtype = tuple(attn_mask.shape), dtype_name(attn_mask)
-        target = (*X.shape[:-2], *heads, X.shape[-2], X.shape[-2])
-        check_mask(shape, dtype, query_dtype=dtype_name(X), target=target)
+        shape, target = tuple(attn_mask.shape), (*batch, *heads, n_tokens, n_tokens)
+        check_mask(shape, dtype_name(attn_mask), query_dtype=dtype_name(X), target=target)
         parts.append(attn_mask)
     if lengths is not None:
-        padding = torch.as_tensor(masks.padding(lengths, X.shape[-2]), device=X.device)
+        padding = torch.as_tensor(masks.padding(lengths, n_tokens), device=X.device)
         if X.ndim != 3 or len(padding) != len(X):
-            raise ValueError(
-                "lengths must hold one length for each sequence of X (B, T, d_model); "
-                f"got {len(padding)} lengths and X {tuple(X.shape)}"
-            )
+            wanted = "hold one length for each sequence of X (B, T, d_model)"
+            came = f"{len(padding)} lengths and X {tuple(X.shape)}"
+            raise ValueError(f"lengths must {wanted}; got {came}")
         parts.append(padding if heads else padding[:, 0])  # (B, 1, 1, T) or (B, 1, T)
     if not parts:
         return {"is_causal": is_causal}
     if is_causal:
-        parts.append(masks.causal(X.shape[-2], like=X))
+        parts.append(masks.causal(n_tokens, like=X))
     return {"attn_mask": parts[0] if len(parts) == 1 else masks.combine(*parts)}
 
 
@@ -111,15 +101,11 @@ def check_torch(mha: object) -> None:
     """Require a torch layer that computes what MultiHeadSelfAttention can compute."""
     if not isinstance(mha, nn.MultiheadAttention):
         raise TypeError(f"mha must be a torch.nn.MultiheadAttention; got {type(mha).__name__}")
-    if not mha.embed_dim == mha.kdim == mha.vdim:
-        raise ValueError(
-            f"mha must have kdim and vdim equal to embed_dim = {mha.embed_dim}; "
-            f"got {mha.kdim} and {mha.vdim}"
-        )
+    if not (size := mha.embed_dim) == mha.kdim == mha.vdim:
+        came = f"{mha.kdim} and {mha.vdim}"
+        raise ValueError(f"mha must have kdim and vdim equal to embed_dim = {size}; got {came}")
     if mha.bias_k is not None or mha.add_zero_attn:
         raise ValueError("mha must have neither add_bias_kv nor add_zero_attn")
     if mha.dropout and mha.training:
-        raise ValueError(
-            f"mha must be in eval mode, because nothing is dropped here; got dropout "
-            f"{mha.dropout} in training mode"
-        )
+        came = f"dropout {mha.dropout} in training mode"
+        raise ValueError(f"mha must be in eval mode, because nothing is dropped here; got {came}")

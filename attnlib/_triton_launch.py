@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from attnlib import _needs
+
+_needs("attnlib.triton_fused", "triton")
+
 import contextlib
 import inspect
 import math

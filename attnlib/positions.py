@@ -1,19 +1,20 @@
 """Positions: what tells attention in which order its tokens stand.
 
 Both forms turn by the angles φ(t, c) = t · base^(-2c/d), for position t and pair c of d features:
-the first pair turns by one radian a token, the last one nearly `base` times more slowly.
+the first pair turns by one radian a token, the last one nearly `base` times more slowly. Angles
+are float64 for any dtype of x, because float32 resolves 100,000 radians to 0.008 only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlib._checks import (
     HALF,
@@ -33,35 +34,12 @@ if TYPE_CHECKING:
 Vectors = TypeVar("Vectors", Array, "torch.Tensor")
 
 
-def _checked_base(base: Any) -> float:
-    if isinstance(base, bool) or not isinstance(base, Real):
-        raise TypeError(f"base must be a real number; got {type(base).__name__} {base!r}")
-    try:
-        number = float(base)
-    except OverflowError:
-        number = math.inf
-    if not 0 < number < math.inf:
-        raise ValueError(f"base must be positive and finite; got {base!r}")
-    return number
-
-
-def _check_even(name: str, number: int) -> None:
-    if number % 2:
-        raise ValueError(f"{name} must be even, because features turn in pairs; got {number}")
-
-
-@overload
 def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = ..., like: Array | None = None
-) -> NDArray[np.float64]: ...
-@overload
-def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = ..., like: torch.Tensor
-) -> torch.Tensor: ...
-def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any = None) -> Any:
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | torch.Tensor | None = None
+) -> Any:
     """Return one row for each position, to be added to the tokens: sines and cosines in turn.
 
-    The rows hold the angles φ(t, c) of the module:
+    The rows hold the angles φ(t, c) of the module, in float64:
 
         p[t, 2c] = sin φ(t, c),   p[t, 2c + 1] = cos φ(t, c)
 
@@ -71,16 +49,12 @@ def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any 
         base: how many times more slowly the last pair turns, nearly, than the first one.
         like: a tensor, for a table on its device; an array or None, for an array.
 
-    Returns:
-        The table, in float64.
-
     Shapes:
         (T, d_model)
 
     Raises:
-        TypeError: for a count that is no integer, a base that is no real number, or a `like` that
-            is neither array nor tensor.
-        ValueError: for a count below 0, an odd d_model, or a base that is not positive and finite.
+        TypeError, ValueError: for sizes that are no counts, an odd d_model, a base that is no
+            positive finite number, or a `like` that is neither array nor tensor.
 
     Source:
         Vaswani et al. 2017, section 3.5; chapter 09.
@@ -95,19 +69,17 @@ def sinusoidal(n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any 
     _check_even("d_model", d_model)
     base = _checked_base(base)
     check_like(like)
-    if is_tensor(like):
-        return _table(sys.modules["torch"], n_tokens, d_model, base, device=_wide_device(like))
-    with np.errstate(all="ignore"):  # an angle beyond float64 gives NaN, and warns nobody
-        return _table(np, n_tokens, d_model, base)
+    xp, place, quiet = _library(like)
+    with quiet:
+        positions = xp.arange(n_tokens, dtype=xp.float64, **place)
+        angles = _angles(xp, positions, d_model, base, **place)
+        return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
 
 
 def rotary(
-    x: Vectors,
-    positions: Sequence[float] | Array | torch.Tensor | None = None,
-    *,
-    base: float = 10000.0,
-    interleaved: bool = True,
-) -> Vectors:
+    x: Vectors, positions: Sequence[float] | Array | torch.Tensor | None = None, *,
+    base: float = 10000.0, interleaved: bool = True,
+) -> Vectors:  # fmt: skip
     """Return x with the pairs of features in each row turned by the angles of its position (RoPE).
 
     A pair (a, b) = (x[t, 2c], x[t, 2c + 1]) becomes, with φ = φ(positions[t], c):
@@ -127,34 +99,23 @@ def rotary(
     W_K are reordered alike; the scores do not change.
 
     Args:
-        x: queries or keys, an array or a tensor.
+        x: queries or keys, an array or a tensor. The result has its type and dtype.
         positions: the position of each row; 0 … T - 1 where None. Positions may be negative, or
             lie between integers.
         base: how many times more slowly the last pair turns, nearly, than the first one.
         interleaved: whether a pair is two neighbours, or one feature from each half.
 
-    Returns:
-        The turned rows, of x's type and dtype.
-
     Shapes:
         x (…, T, d), positions (T,) → (…, T, d)
 
     Raises:
-        TypeError: for an x that is no floating array or tensor, positions that are no numbers, a
-            base that is no real number, or an `interleaved` that is neither True nor False.
-        ValueError: for a rank under 2, an odd d, positions of another shape than (T,), or a base
-            that is not positive and finite.
+        TypeError, ValueError: for an x that is no floating array or tensor of such a shape, an odd
+            d, positions that are no T numbers, or a base that is no positive finite number.
 
     Source:
         Su et al. 2021, RoFormer (arXiv 2104.09864), section 3.2.2; chapter 09.
 
     Example:
-        Position 0 changes nothing, and position π turns the first pair half round.
-
-        >>> rotary(np.array([[1.0, 2.0], [1.0, 2.0]]), [0, np.pi]).round(12)
-        array([[ 1.,  2.],
-               [-1., -2.]])
-
         With base 1 all pairs turn alike, here by a quarter: (a, b) becomes (-b, a).
 
         >>> x = np.array([[1.0, 2.0, 3.0, 4.0]])
@@ -172,21 +133,43 @@ def rotary(
     """
     base = _checked_base(base)
     check_flag("interleaved", interleaved)
-    if is_tensor(x):
-        return cast(Vectors, _tensor_rotary(x, positions, base, bool(interleaved)))
-    if not isinstance(x, np.ndarray):
-        raise TypeError(f"x must be a numpy.ndarray or torch.Tensor; got {type(x).__name__}")
-    check_array("x", x)
-    x = np.asarray(x)
-    _check_vectors(x.shape, x.dtype.name)
-    n_tokens = x.shape[-2]
-    places = np.arange(n_tokens, dtype=float) if positions is None else _places(positions, n_tokens)
-    wide = np.dtype(np.float32 if x.dtype.name in HALF else x.dtype)
-    with np.errstate(all="ignore"):
-        angles = _angles(np, places, x.shape[-1], base)
-        cos, sin = np.cos(angles).astype(wide), np.sin(angles).astype(wide)
-        turned = _turned(np, x.astype(wide), cos, sin, bool(interleaved))
-        return cast(Vectors, turned.astype(x.dtype))
+    if not is_tensor(x):
+        if not isinstance(x, np.ndarray):
+            raise TypeError(f"x must be a numpy.ndarray or torch.Tensor; got {type(x).__name__}")
+        check_array("x", x)
+        x = np.asarray(x)
+    check_dtypes({"x": dtype_name(x)})
+    if x.ndim < 2:
+        raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {tuple(x.shape)}")
+    n_tokens, d = x.shape[-2:]
+    _check_even("the last dimension of x", d)
+    xp, place, quiet = _library(x)
+    wide = xp.float32 if dtype_name(x) in HALF else x.dtype
+    with quiet:
+        angles = _angles(xp, _places(xp, positions, n_tokens, **place), d, base, **place)
+        cos, sin, rows = (_as(part, wide, x) for part in (xp.cos(angles), xp.sin(angles), x))
+        if interleaved:
+            a, b = rows[..., 0::2], rows[..., 1::2]
+        else:
+            a, b = rows[..., : d // 2], rows[..., d // 2 :]
+        pairs = [a * cos - b * sin, a * sin + b * cos]
+        # (…, T, d / 2, 2) → (…, T, d) for neighbours, 2 · (…, T, d / 2) → (…, T, d) for halves
+        turned = xp.stack(pairs, -1).reshape(x.shape) if interleaved else xp.concatenate(pairs, -1)
+        result: Vectors = _as(turned, x.dtype, x)
+    return result
+
+
+# One text serves arrays and tensors: `xp` is numpy or torch.
+
+
+def _library(like: Any) -> tuple[Any, dict[str, Any], contextlib.AbstractContextManager[Any]]:
+    """Return numpy or torch, the place of the angles, and what keeps numpy from warning.
+
+    An angle beyond float64 gives NaN, and infinite features do: no reason to warn.
+    """
+    if is_tensor(like):
+        return sys.modules["torch"], {"device": _wide_device(like)}, contextlib.nullcontext()
+    return np, {}, np.errstate(all="ignore")
 
 
 def _wide_device(tensor: Any) -> Any:
@@ -194,78 +177,54 @@ def _wide_device(tensor: Any) -> Any:
     return "cpu" if tensor.device.type == "mps" else tensor.device
 
 
-def _tensor_rotary(x: Any, positions: Any, base: float, interleaved: bool) -> Any:
-    import torch  # arrays do without it
-
-    _check_vectors(tuple(x.shape), dtype_name(x))
-    device = _wide_device(x)
-    if positions is None:
-        places = torch.arange(x.shape[-2], device=device)
-    elif is_tensor(positions):
-        _check_positions(tuple(positions.shape), dtype_name(positions), x.shape[-2])
-        places = positions.to(device)
-    else:
-        places = torch.as_tensor(_places(positions, x.shape[-2]), device=device)
-    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
-    angles = _angles(torch, places.to(torch.float64), x.shape[-1], base, device=device)
-    cos, sin = (f(angles).to(device=x.device, dtype=wide) for f in (torch.cos, torch.sin))
-    return _turned(torch, x.to(wide), cos, sin, interleaved).to(x.dtype)
-
-
-# From here on one text serves both: `xp` is numpy or torch.
-
-
 def _angles(xp: Any, positions: Any, d: int, base: float, **place: Any) -> Any:
-    """Return φ, (T, d / 2), from positions (T,) in float64.
-
-    In float64 for any dtype of x: float32 resolves an angle of 100,000 radians to 0.008 only.
-    """
+    """Return φ, (T, d / 2), from positions (T,) in float64."""
     exponents = xp.arange(0, d, 2, dtype=xp.float64, **place) / d
     return positions[:, None] * base**-exponents
 
 
-def _table(xp: Any, n_tokens: int, d: int, base: float, **place: Any) -> Any:
-    angles = _angles(xp, xp.arange(n_tokens, dtype=xp.float64, **place), d, base, **place)
-    return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d)
+def _as(array: Any, dtype: Any, like: Any) -> Any:
+    """Return an array or tensor in this dtype, on the device of `like`."""
+    return array.to(device=like.device, dtype=dtype) if is_tensor(like) else array.astype(dtype)
 
 
-def _turned(xp: Any, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
-    if not interleaved:
-        half = x.shape[-1] // 2
-        first, second = x[..., :half], x[..., half:]
-        return xp.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
-    even, odd = x[..., 0::2], x[..., 1::2]
-    pairs = [even * cos - odd * sin, even * sin + odd * cos]
-    return xp.stack(pairs, -1).reshape(x.shape)  # (…, T, d / 2, 2) → (…, T, d)
-
-
-def _check_vectors(shape: tuple[int, ...], dtype: str) -> None:
-    check_dtypes({"x": dtype})
-    if len(shape) < 2:
-        raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {shape}")
-    _check_even("the last dimension of x", shape[-1])
-
-
-def _places(positions: Any, n_tokens: int) -> NDArray[np.float64]:
-    """Return positions of any kind as an array in float64."""
+def _places(xp: Any, positions: Any, n_tokens: int, **place: Any) -> Any:
+    """Return positions of any kind in float64."""
+    if positions is None:
+        return xp.arange(n_tokens, dtype=xp.float64, **place)
+    wanted = f"positions must have shape (T,) = ({n_tokens},)"
     if isinstance(positions, np.ma.MaskedArray):
         raise TypeError("positions must be numbers; got a MaskedArray, whose mask would be lost")
-    if is_tensor(positions):
-        _check_positions(tuple(positions.shape), dtype_name(positions), n_tokens)
-        return np.asarray(positions.detach().cpu().double())
     try:
-        places = np.asarray(positions)
+        given: Any = positions if is_tensor(positions) else np.asarray(positions)
     except ValueError:
-        raise ValueError(
-            f"positions must have shape (T,) = ({n_tokens},); got {positions!r}"
-        ) from None
-    _check_positions(places.shape, places.dtype.name, n_tokens)
-    with np.errstate(all="ignore"):
-        return places.astype(np.float64)
-
-
-def _check_positions(shape: tuple[int, ...], dtype: str, n_tokens: int) -> None:
-    if shape != (n_tokens,):
-        raise ValueError(f"positions must have shape (T,) = ({n_tokens},); got {shape}")
-    if not dtype.startswith(("int", "uint", "float", "bfloat", "longdouble")):
+        raise ValueError(f"{wanted}; got {positions!r}") from None
+    if tuple(given.shape) != (n_tokens,):
+        raise ValueError(f"{wanted}; got {tuple(given.shape)}")
+    if not (dtype := dtype_name(given)).startswith(
+        ("int", "uint", "float", "bfloat", "longdouble")
+    ):
         raise TypeError(f"positions must be integers or floating numbers; got dtype {dtype}")
+    if is_tensor(given) and xp is not np:
+        return given.to(**place).to(xp.float64)
+    if is_tensor(given):
+        return np.asarray(given.detach().cpu().double())
+    with np.errstate(all="ignore"):
+        return xp.asarray(given.astype(np.float64), **place)
+
+
+def _checked_base(base: Any) -> float:
+    if isinstance(base, bool) or not isinstance(base, Real):
+        raise TypeError(f"base must be a real number; got {type(base).__name__} {base!r}")
+    try:
+        number = float(base)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise ValueError(f"base must be positive and finite; got {base!r}")
+    return number
+
+
+def _check_even(name: str, number: int) -> None:
+    if number % 2:
+        raise ValueError(f"{name} must be even, because features turn in pairs; got {number}")

@@ -19,6 +19,10 @@ at the end. What makes the loops fast is in `_torch_tiles`.
 
 from __future__ import annotations
 
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
 import math
 
 import torch

@@ -7,12 +7,16 @@ The steps are those of `numpy_dense`, under the same names, with its shapes, err
     A       = softmax(S + mask)         attention_weights
     O       = A V                       scaled_dot_product_attention
 
-Half precision (float16, bfloat16) is computed in float32, and rounded once, at the end. Everything
+Half precision (float16, bfloat16) is computed in float32 and rounded once, at the end. Everything
 can be differentiated (twice, and in forward mode), compiled, batched by `torch.vmap` and run on
 the meta device. Under `torch.autocast` inputs are cast as for torch's own attention.
 """
 
 from __future__ import annotations
+
+from attnlib import _needs
+
+_needs(__name__, "torch")
 
 import torch
 from torch import Tensor
@@ -31,9 +35,7 @@ from attnlib._torch_door import (
 
 @attention(Matrices, drops=True)
 def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]:
-    """Return the attention output: for each query a weighted mean of the values.
-
-    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None.
+    """Return softmax(scale · Q Kᵀ + mask) V: for each query a weighted mean of the values.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
     NaN. In a key or value that takes part in no row of its head, it changes nothing. In one that

@@ -1,13 +1,19 @@
-"""Attention as layers that learn: `torch.nn.Module`s around the functions of `torch_dense`.
+"""Attention as layers that learn: modules of `torch.nn` around the functions of `torch_dense`.
+
+Several heads go this way:
 
     tokens X → projections → heads → attention → heads side by side → W_O
 
 `nn.Linear` keeps its matrix transposed: the W_Q of the course is `layer.W_Q.weight.T`. Entries of
 the W are drawn with variance 1/d_model, so that features of X with variance 1 become queries and
-keys with variance 1, as √d_k wants them (chapter 03). Biases start at 0.
+keys with variance 1, which dividing by √d_k assumes (chapter 03). Biases start at 0.
 """
 
 from __future__ import annotations
+
+from attnlib import _needs
+
+_needs(__name__, "torch")
 
 from typing import Self
 
@@ -21,12 +27,11 @@ from attnlib.torch_dense import scaled_dot_product_attention
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Give each head its own slice of the features: (…, T, H · d) → (…, H, T, d).
+    """Return x with a slice of the features for each head: (…, T, H · d) → (…, H, T, d).
 
-    Raises: TypeError, ValueError for what is no such tensor, or heads that do not divide it.
-
-    >>> split_heads(torch.tensor([[1, 2, 3, 4]]), n_heads=2).tolist()
-    [[[1, 2]], [[3, 4]]]
+    Example:
+        >>> split_heads(torch.tensor([[1, 2, 3, 4]]), n_heads=2).tolist()
+        [[[1, 2]], [[3, 4]]]
     """
     checks.check_axes(x, "T", "H · d")
     checks.check_heads(x.shape[-1], checked_count("n_heads", n_heads))
@@ -34,12 +39,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """Give the heads side by side again: (…, H, T, d) → (…, T, H · d).
+    """Return the heads side by side again: (…, H, T, d) → (…, T, H · d).
 
-    Raises: TypeError, ValueError for what is no such tensor.
-
-    >>> merge_heads(torch.tensor([[[1, 2]], [[3, 4]]])).tolist()
-    [[1, 2, 3, 4]]
+    Example:
+        >>> merge_heads(torch.tensor([[[1, 2]], [[3, 4]]])).tolist()
+        [[1, 2, 3, 4]]
     """
     checks.check_axes(x, "H", "T", "d")
     return x.transpose(-3, -2).flatten(-2)
@@ -53,29 +57,36 @@ def _draw(*projections: nn.Linear) -> None:
 
 
 class SelfAttention(nn.Module):
-    """One head: for each token of X, what it takes from all tokens of X.
+    """Compute one head: for each token of X, what it takes from all tokens of X.
 
-    softmax(Q Kᵀ / √d_k) V, with Q = X W_Q, K = X W_K, V = X W_V, each plus a bias with `bias`.
+    softmax(Q Kᵀ / √d_k) V, with Q = X W_Q, K = X W_K, V = X W_V.
 
-    Shapes: X (…, T, d_model) → (…, T, d_v). d_k and d_v are d_model where None.
-    Raises: TypeError, ValueError for sizes that are no integers ≥ 1; on a call, for an X, a mask
-        or lengths that do not fit, and for T above max_seq_len.
-    Source: Vaswani et al. 2017, equation 1; chapter 10.
+    Args:
+        d_model: the number of features of a token.
+        d_k, d_v: the number of features of a query or key, and of a value; d_model where None.
+        bias: whether each projection adds a bias.
+        is_causal: whether a token sees itself and the tokens before it only.
+        max_seq_len: the largest T that a call may have; None sets no bound.
 
-    >>> SelfAttention(d_model=4, d_k=2, d_v=3)(torch.zeros(5, 4)).shape
-    torch.Size([5, 3])
+    Shapes:
+        X (…, T, d_model) → (…, T, d_v)
+
+    Raises:
+        TypeError, ValueError: for sizes that are no integers ≥ 1; on a call, for an X, a mask or
+            lengths that do not fit, and for T above max_seq_len.
+
+    Source:
+        Vaswani et al. 2017, equation 1; chapter 10.
+
+    Example:
+        >>> SelfAttention(d_model=4, d_k=2, d_v=3)(torch.zeros(5, 4)).shape
+        torch.Size([5, 3])
     """
 
     def __init__(
-        self,
-        d_model: int,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        *,
-        bias: bool = False,
-        is_causal: bool = False,
-        max_seq_len: int | None = None,
-    ) -> None:
+        self, d_model: int, d_k: int | None = None, d_v: int | None = None, *,
+        bias: bool = False, is_causal: bool = False, max_seq_len: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         d_k, d_v = (d_model if d is None else d for d in (d_k, d_v))
         checks.check_settings(bias, is_causal, max_seq_len, d_model=d_model, d_k=d_k, d_v=d_v)
@@ -95,12 +106,14 @@ class SelfAttention(nn.Module):
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
     ) -> Tensor:
-        """Give the output of each token. What attn_mask, lengths or is_causal removes is removed.
+        """Return the output of each token. What any mask, lengths or is_causal removes is removed.
 
-        attn_mask broadcasts to (…, T, T): True takes part, floats are added. lengths (B,) are
-        those of the sequences in X (B, T, d_model); in a tensor, which a compiled layer needs, they
-        are not checked against T. A padded token still asks the real ones: its
-        output is finite and means nothing. In a sequence of length 0 attention gives 0.
+        Args:
+            X: the tokens.
+            attn_mask: a mask that broadcasts to (…, T, T). True takes part, floats are added.
+            lengths: the lengths (B,) of the sequences in X (B, T, d_model). In a tensor, which a
+                compiled layer needs, they are not checked against T. The output of a padding token
+                is finite and means nothing. In a sequence of length 0 attention gives 0.
         """
         checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
         allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal)
@@ -109,36 +122,39 @@ class SelfAttention(nn.Module):
 
 
 class MultiHeadSelfAttention(nn.Module):
-    """Several heads, each with features of its own, and W_O, which mixes what they found.
+    """Compute several heads, each with features of its own, and mix what they found by W_O.
 
-    Each head has d_head = d_model / n_heads features, and its scores are divided by √d_head. With
-    n_kv_heads < n_heads (grouped queries) head h reads key head h // (n_heads / n_kv_heads).
+    Each head has d_head = d_model / n_heads features, and its scores are divided by √d_head.
 
-    positions: "sinusoidal" adds `positions.sinusoidal` to X; "learned" adds a learned row for each
-    of max_seq_len positions, drawn with standard deviation 0.02; "rotary" turns queries and keys
-    by `positions.rotary`. None leaves the layer blind to order.
+    Args:
+        d_model, bias, is_causal, max_seq_len: as in `SelfAttention`.
+        n_heads: the number of query heads.
+        n_kv_heads: the number of key heads, n_heads where None. With fewer (grouped-query
+            attention, GQA) head h reads key head h // (n_heads / n_kv_heads).
+        positions: "sinusoidal" adds `positions.sinusoidal` to X; "learned" adds a learned row for
+            each of max_seq_len positions, drawn with standard deviation 0.02; "rotary" turns
+            queries and keys by `positions.rotary`. None leaves the layer blind to order.
 
-    Shapes: X (…, T, d_model) → (…, T, d_model).
-    Raises: as `SelfAttention`; ValueError also for heads that do not divide, and for positions
-        that are unknown, or need an even size or a max_seq_len.
-    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245); chapter 08.
+    Shapes:
+        X (…, T, d_model) → (…, T, d_model)
 
-    >>> layer = MultiHeadSelfAttention(d_model=6, n_heads=2, n_kv_heads=1)
-    >>> layer.W_K.weight.shape, layer(torch.zeros(5, 6)).shape
-    (torch.Size([3, 6]), torch.Size([5, 6]))
+    Raises:
+        TypeError, ValueError: as `SelfAttention`, and for heads or positions that do not fit.
+
+    Source:
+        Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245); chapter 08.
+
+    Example:
+        >>> layer = MultiHeadSelfAttention(d_model=6, n_heads=2, n_kv_heads=1)
+        >>> layer.W_K.weight.shape, layer(torch.zeros(5, 6)).shape
+        (torch.Size([3, 6]), torch.Size([5, 6]))
     """
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        *,
-        n_kv_heads: int | None = None,
-        bias: bool = False,
-        is_causal: bool = False,
-        max_seq_len: int | None = None,
+        self, d_model: int, n_heads: int, *, n_kv_heads: int | None = None, bias: bool = False,
+        is_causal: bool = False, max_seq_len: int | None = None,
         positions: checks.Positions | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads}
@@ -169,7 +185,7 @@ class MultiHeadSelfAttention(nn.Module):
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
     ) -> Tensor:
-        """Give the output of each token, as `SelfAttention.forward`; attn_mask to (…, H, T, T)."""
+        """Return the output of each token, as `SelfAttention`; attn_mask fits (…, H, T, T)."""
         checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
         allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads)
         if self.positions == "sinusoidal":
@@ -186,14 +202,15 @@ class MultiHeadSelfAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, mha: nn.MultiheadAttention, *, is_causal: bool = False) -> Self:
-        """Give the layer that computes `mha(X, X, X, need_weights=False)[0]`, on copied weights.
+        """Return the layer that computes `mha(X, X, X, need_weights=False)[0]`, on copied weights.
 
         Two habits differ. Here X is (B, T, d_model), whatever mha.batch_first says. And here True
         in a mask takes part; in mha's attn_mask and key_padding_mask it removes: invert those.
 
-        Raises: TypeError for what is no nn.MultiheadAttention. ValueError for kdim or vdim other
-            than embed_dim, for add_bias_kv or add_zero_attn, and for dropout in training mode,
-            because this layer drops nothing.
+        Raises:
+            TypeError: for what is no nn.MultiheadAttention.
+            ValueError: for kdim or vdim other than embed_dim, for add_bias_kv or add_zero_attn,
+                and for dropout in training mode, because this layer drops nothing.
         """
         checks.check_torch(mha)
         bias = mha.in_proj_bias is not None

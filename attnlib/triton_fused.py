@@ -14,6 +14,10 @@ the environment before triton is imported) on the CPU, to be read, tested and st
 
 from __future__ import annotations
 
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
 import math
 
 import torch

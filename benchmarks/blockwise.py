@@ -45,7 +45,7 @@ class Case:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Give the rows of the table. Long sequences have fewer heads, so that a run ends."""
+    """Return the rows of the table. Long sequences have fewer heads, so that a run ends."""
     lengths = [512, 1024] if quick else [512, 1024, 2048, 4096, 8192]
     for n_tokens in lengths:
         for n_features in [64] if quick else [64, 128]:
@@ -62,7 +62,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def products(case: Case) -> Callable[[], object]:
-    """Give the matrix products of the blockwise form alone: two a tile, and five for backward."""
+    """Return the matrix products of the blockwise form alone: two a tile, and five for backward."""
     n, e = case.n_tokens, case.n_features
     whole = torch.empty(1, case.heads, n, e)
     block_q, block_k, together = sizes(
@@ -93,7 +93,7 @@ def products(case: Case) -> Callable[[], object]:
 
 
 def measured(case: Case, repeats: int) -> dict[str, object]:
-    """Give one row of the table."""
+    """Return one row of the table."""
     torch.manual_seed(0)
     shape = (1, case.heads, case.n_tokens, case.n_features)
     kind = getattr(torch, case.dtype)
@@ -109,7 +109,7 @@ def measured(case: Case, repeats: int) -> dict[str, object]:
 
 
 def as_line(row: dict[str, object]) -> str:
-    """Give one row as it is printed."""
+    """Return one row as it is printed."""
     kind = "causal" if row["is_causal"] else "full"
     passes = "forward + backward" if row["backward"] else "forward"
     against = "" if row["to_products"] is None else f", {row['to_products']:.2f} × the products"
@@ -121,7 +121,7 @@ def as_line(row: dict[str, object]) -> str:
 
 
 def geometric_means(rows: list[dict[str, object]]) -> dict[str, float]:
-    """Give the means of the ratios that the targets are about."""
+    """Return the means of the ratios that the targets are about."""
     blockwise = [row for row in rows if row["form"] == "torch_blockwise"]
     wide = [row for row in blockwise if row["dtype"] == "float32"]
     groups = {

@@ -59,7 +59,7 @@ class Case:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Give the shapes and passes of the table."""
+    """Return the shapes and passes of the table."""
     for n_features in (64, 128):
         for n_tokens in (1024, 8192) if quick else (1024, 2048, 4096, 8192, 16384):
             for is_causal in (False, True):
@@ -68,7 +68,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def pinned(backend: str) -> Form:
-    """Give torch's attention, on one of its kernels."""
+    """Return torch's attention, on one of its kernels."""
 
     def attend(*tensors: Tensor, is_causal: bool) -> Tensor:
         with sdpa_kernel(getattr(SDPBackend, backend)):
@@ -78,7 +78,7 @@ def pinned(backend: str) -> Form:
 
 
 def flex() -> Form:
-    """Give torch's FlexAttention, compiled."""
+    """Return torch's FlexAttention, compiled."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     compiled = torch.compile(flex_attention, dynamic=False)
@@ -98,14 +98,14 @@ def flex() -> Form:
 
 
 def forms() -> dict[str, Form]:
-    """Give what is measured, by name."""
+    """Return what is measured, by name."""
     here = implementations()
     found: dict[str, Form] = {name: here[name] for name in OURS if name in here}
     return found | {name: pinned(name) for name in BACKENDS} | {"FlexAttention": flex()}
 
 
 def event_clock(function: Callable[[], object]) -> float:
-    """Give the milliseconds of one call, by the GPU's clock, with nothing left in its cache."""
+    """Return the milliseconds of one call, by the GPU's clock, with nothing left in its cache."""
     torch.empty(2**28, dtype=torch.int8, device="cuda").zero_()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
@@ -116,7 +116,7 @@ def event_clock(function: Callable[[], object]) -> float:
 
 
 def wall_clock(function: Callable[[], object]) -> float:
-    """Give the milliseconds of one call, where there is no GPU."""
+    """Return the milliseconds of one call, where there is no GPU."""
     start = time.perf_counter()
     function()
     return 1000 * (time.perf_counter() - start)
@@ -127,7 +127,7 @@ def in_turns(
     clock: Callable[[Callable[[], object]], float],
     rounds: int,
 ) -> dict[str, float]:
-    """Give each function's median time, all of them once a round, every second round backwards."""
+    """Return each function's median time: all once a round, every second round in reverse order."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for place in range(rounds):
         for name in list(functions)[:: 1 if place % 2 == 0 else -1]:
@@ -136,14 +136,14 @@ def in_turns(
 
 
 def results(form: Form, tensors: list[Tensor], upstream: Tensor, case: Case) -> list[Tensor]:
-    """Give output and, where the case asks for them, gradients."""
+    """Return output and, where the case asks for them, gradients."""
     output = form(*tensors, is_causal=case.is_causal)
     more = torch.autograd.grad(output, tensors, upstream) if case.backward else ()
     return [output.detach(), *more]
 
 
 def largest_error(found: list[Tensor], right: list[Tensor]) -> float:
-    """Give the largest difference, in units of the largest number; a NaN counts as infinite."""
+    """Return the largest difference, in units of the largest number; a NaN counts as infinite."""
     worst = 0.0
     for ours, truth in zip(found, right, strict=True):
         error = float((ours.float() - truth.float()).abs().max() / truth.float().abs().max())
@@ -158,7 +158,7 @@ def measured(
     rounds: int = ROUNDS,
     shape: tuple[int, int, int, int] | None = None,
 ) -> list[dict[str, object]]:
-    """Give the rows of one case: each form checked on its first head, then all of them timed."""
+    """Return the rows of one case: each form checked on its first head, then all of them timed."""
     torch.manual_seed(0)
     shape = shape or case.shape
     half = {"dtype": torch.bfloat16, "device": device}
@@ -209,7 +209,7 @@ def measured(
 
 
 def matrix_peak(device: str = "cuda", size: int = 8192) -> float:
-    """Give the TFLOP/s of a product of two large matrices of random numbers, in bfloat16."""
+    """Return the TFLOP/s of a product of two large matrices of random numbers, in bfloat16."""
     left, right = (torch.randn(size, size, dtype=torch.bfloat16, device=device) for _ in range(2))
     clock = event_clock if device == "cuda" else wall_clock
     in_turns({"product": lambda: left @ right}, clock, 3)
@@ -217,7 +217,7 @@ def matrix_peak(device: str = "cuda", size: int = 8192) -> float:
 
 
 def about_the_gpu() -> dict[str, object]:
-    """Give what a GPU's time means nothing without."""
+    """Return what a GPU's time means nothing without."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
@@ -235,7 +235,7 @@ def about_the_gpu() -> dict[str, object]:
 
 
 def as_line(row: Mapping[str, object]) -> str:
-    """Give one row as it is printed."""
+    """Return one row as it is printed."""
     kind = "causal" if row["is_causal"] else "full"
     passes = "backward" if row["backward"] else "forward"
     case = f"T {row['n_tokens']:>5} D {row['n_features']:>3} {kind:6} {passes:8}"

@@ -26,13 +26,13 @@ def start_count() -> None:
 
 
 def most_held() -> int:
-    """Give the most bytes held since the count started."""
+    """Return the most bytes held since the count started."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(next(s for s in status.splitlines() if s.startswith("VmHWM")).split()[1])
 
 
 def extra_bytes(name: str, n_tokens: int, n_features: int, is_causal: bool) -> int:
-    """Give the bytes that forward and backward hold at their worst, beyond inputs and results."""
+    """Return the bytes that forward and backward hold at their worst, beyond inputs and results."""
     attend = implementations()[name]
 
     def growth(length: int) -> int:

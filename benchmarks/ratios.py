@@ -23,7 +23,7 @@ HEADS, FEATURES = 8, 64
 
 
 def math_attention(*tensors: Tensor, is_causal: bool) -> Tensor:
-    """Give torch's attention, pinned to the backend that is written out as torch_dense is."""
+    """Return torch's attention, pinned to the backend that is written out as torch_dense is."""
     with sdpa_kernel(SDPBackend.MATH):
         return torch_attention(*tensors, is_causal=is_causal)
 
@@ -47,7 +47,7 @@ def measure(lengths: list[int], repeats: int) -> list[dict[str, object]]:
 
 
 def as_line(row: dict[str, object]) -> str:
-    """Give one row of the table."""
+    """Return one row of the table."""
     kind = ("causal" if row["is_causal"] else "full", "+ backward" if row["backward"] else "")
     return (
         f"T = {row['n_tokens']:>5}  {kind[0]:6}  {kind[1]:10}  "

@@ -69,7 +69,7 @@ def compare(
 
 
 def machine() -> dict[str, object]:
-    """Give what a time means nothing without."""
+    """Return what a time means nothing without."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -90,7 +90,7 @@ def machine() -> dict[str, object]:
 def call(
     attend: Callable[..., Tensor], tensors: list[Tensor], upstream: Tensor, is_causal: bool
 ) -> Callable[[], object]:
-    """Give a function that runs attention, and its backward where the tensors want gradients."""
+    """Return a function that runs attention, and its backward where the tensors want gradients."""
 
     def run() -> object:
         output = attend(*tensors, is_causal=is_causal)

@@ -40,19 +40,19 @@ def hold(who: object, got: Any, right: Any, wrong: Wrong, *, otherwise: str = ""
 
 
 def drawn(*shapes: tuple[int, ...], seed: int = 5) -> list[Array]:
-    """Give normal numbers."""
+    """Return normal numbers."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=shape) for shape in shapes]
 
 
 def scores(query: Array, key: Array) -> Array:
-    """Give Q Kᵀ / √d_k."""
+    """Return Q Kᵀ / √d_k."""
     products: Array = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
     return products
 
 
 def softmax(scores: Array, axis: int = -1) -> Array:
-    """Give the weights; where there are only -∞ they are 0."""
+    """Return the weights; where there are only -∞ they are 0."""
     highest = np.maximum(scores.max(axis, keepdims=True), -1e300)
     powers = np.exp(scores - highest)
     weights: Array = powers / np.maximum(powers.sum(axis, keepdims=True), 1e-300)
@@ -60,14 +60,14 @@ def softmax(scores: Array, axis: int = -1) -> Array:
 
 
 def log_sum_exp(scores: Array) -> Array:
-    """Give log Σ exp(s) for each row."""
+    """Return log Σ exp(s) for each row."""
     highest = scores.max(-1)
     total: Array = highest + np.log(np.exp(scores - highest[..., None]).sum(-1))
     return total
 
 
 def masked(scores: Array, part: Array) -> Array:
-    """Give -∞ for the scores that take no part."""
+    """Return -∞ for the scores that take no part."""
     return np.where(part, scores, -np.inf)
 
 
@@ -81,7 +81,7 @@ def up_to(n_queries: int, n_keys: int, later: int = 0, block: int | None = None)
 def fold(
     scores: Array, value: Array, size: int, *, keep_sum: bool = False, keep_output: bool = False
 ) -> Array:
-    """Give the output block by block; what is kept is not rescaled when the maximum grows."""
+    """Return the output block by block; what is kept is not rescaled when the maximum grows."""
     blocks = [slice(start, start + size) for start in range(0, scores.shape[-1], size)]
     highest = np.full((*scores.shape[:-1], 1), -np.inf)
     total, output = np.zeros_like(highest), np.zeros((*scores.shape[:-1], value.shape[-1]))
@@ -99,7 +99,7 @@ def gradients(
     skip_keys: Sequence[int] | slice = (), skip_queries: Sequence[int] | slice = (),
     lse_upstream: Array | float = 0.0,
 ) -> dict[str, Array]:  # fmt: skip
-    """Give dQ, dK, dV by chapter 13's equations.
+    """Return dQ, dK, dV by chapter 13's equations.
 
     Without `delta` rowsum(dO ∘ O) is left out. The keys that dQ skips, and the queries that dK and
     dV skip, count for nothing.
@@ -122,12 +122,12 @@ def gradients(
 
 
 def heads_apart(array: Array, heads: Sequence[int]) -> Array:
-    """Give these heads, in this order."""
+    """Return these heads, in this order."""
     return np.stack([array[..., head, :, :] for head in heads], axis=-3)
 
 
 def overflowing(function: Callable[[], Array], shape: tuple[int, ...]) -> Array:
-    """Give the result; NaN where Python's own exponential refuses a number."""
+    """Return the result; NaN where Python's own exponential refuses a number."""
     try:
         return function()
     except OverflowError:

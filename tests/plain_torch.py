@@ -22,7 +22,7 @@ Array = NDArray[Any]
 def fused(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None, **o: Any
 ) -> Array:
-    """Give torch's own attention, pinned to its MATH backend."""
+    """Return torch's own attention, pinned to its MATH backend."""
     mask = None if attn_mask is None else tensor(attn_mask)
     with sdpa_kernel(SDPBackend.MATH):
         return array(
@@ -42,7 +42,7 @@ def attention(
     enable_gqa: bool = False,
     noise: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give the formula as anybody would write it, every step in the inputs' dtype, and the lse.
+    """Return the formula as anybody would write it, every step in the inputs' dtype, and the lse.
 
     A row without keys is made a row of zeros before the softmax, and the result is put in after
     it. `noise` is what dropout multiplies the weights by.
@@ -74,7 +74,7 @@ def attention(
 def plain(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None, **options: Any
 ) -> Array:
-    """Give `attention` on arrays."""
+    """Return `attention` on arrays."""
     mask = None if attn_mask is None else tensor(attn_mask)
     return array(attention(tensor(query), tensor(key), tensor(value), mask, **options)[0])
 
@@ -88,7 +88,7 @@ def gradients(
     lse_upstream: Array | None = None,
     **options: Any,
 ) -> dict[str, Array]:
-    """Give the gradient of `attention` by each floating input; see `Rung.gradients`."""
+    """Return the gradient of `attention` by each floating input; see `Rung.gradients`."""
     own = {"query": tensor(query), "key": tensor(key), "value": tensor(value)}
     mask = None if attn_mask is None else tensor(attn_mask)
     if mask is not None and mask.is_floating_point():

@@ -13,7 +13,7 @@ from tools.set_repository import ROOT
 
 
 def report(**files: tuple[int, list[int], int, list[list[int]]]) -> dict[str, Any]:
-    """Give what `coverage json` gives, for files of so many lines and branches, some missing."""
+    """Return what `coverage json` writes for files of so many lines and branches, some missing."""
     found = {}
     for name, (lines, missing_lines, branches, missing_branches) in files.items():
         found[f"{name.replace('__', '/')}.py"] = {

@@ -57,7 +57,7 @@ def definition(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> tuple[Array, Array]:
-    """Give output and log-sum-exp, with sums written out, in the widest floating numbers."""
+    """Return output and log-sum-exp, with sums written out, in the widest floating numbers."""
     with np.errstate(all="ignore"):
         query, key, value = (np.asarray(x).astype(np.longdouble) for x in (query, key, value))
         attn_mask = None if attn_mask is None else np.asarray(attn_mask)
@@ -137,7 +137,7 @@ class Call:
         printer.text(repr(self))
 
     def refusals(self, rung: Rung) -> Refusals:
-        """Give the errors that are right for this call; none if it has to work."""
+        """Return the errors that are right for this call; none if it has to work."""
         found: Refusals = set()
         options = self.options
 
@@ -201,7 +201,7 @@ class Call:
 
 
 def contents(thing: Any) -> Any:
-    """Give what must stay the same of an argument."""
+    """Return what must stay the same of an argument."""
     if isinstance(thing, np.ndarray):
         return thing.shape, thing.strides, thing.tobytes()
     if isinstance(thing, torch.Tensor):
@@ -213,7 +213,7 @@ def contents(thing: Any) -> Any:
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Give what a call returns, or the ValueError or TypeError that it raises, and nothing else."""
+    """Return what a call returns, or the ValueError or TypeError that it raises."""
     before = [contents(x) for x in (*arguments, *options.values())]
     result: Any
     try:
@@ -263,7 +263,7 @@ ONLY_NUMPY_DTYPES = [
 
 
 def expanded(x: Array) -> Array:
-    """Give the first entry of the first axis for all of them: a stride of 0."""
+    """Return the first entry of the first axis for all of them: a stride of 0."""
     return np.broadcast_to(x[:1], x.shape) if x.ndim and len(x) else x
 
 
@@ -294,7 +294,7 @@ ONLY_NUMPY_HAS: list[tuple[Callable[[Array], Array], int]] = [
 
 
 def numbers(shape: Shape, dtype: Any, seed: int) -> Array:
-    """Give normal numbers of standard deviation 1.5, or what comes nearest to them."""
+    """Return normal numbers of standard deviation 1.5, or what comes nearest to them."""
     drawn = np.asarray(np.random.default_rng(seed).normal(0, 1.5, shape))
     dtype = DTYPES.get(str(dtype)) or np.dtype(dtype)
     if dtype.kind in "OUSMmV" and not hasattr(ml_dtypes, dtype.name):
@@ -313,14 +313,14 @@ def laid_out(draw: st.DrawFn, x: Array, on_tensors: bool) -> Array:
 
 @st.composite
 def part_of(draw: st.DrawFn, shape: Shape) -> Shape:
-    """Give a shape that broadcasts to this one."""
+    """Return a shape that broadcasts to this one."""
     shape = shape[draw(st.integers(0, len(shape))) :]
     return tuple(1 if draw(st.booleans()) else n for n in shape)
 
 
 @st.composite
 def bent(draw: st.DrawFn, shape: Shape) -> Shape:
-    """Give another shape: an axis longer, shorter, more, less, moved, or no axis at all."""
+    """Return another shape: an axis longer, shorter, more, less, moved, or no axis at all."""
     way = draw(st.sampled_from(["resize", "drop", "add", "swap", "none"]))
     if way == "none" or not shape:
         return ()
@@ -412,13 +412,13 @@ def calls(
 
 
 def odd_options(more: dict[str, Any]) -> dict[str, list[Any]]:
-    """Give good and bad values for every option."""
+    """Return good and bad values for every option."""
     odd = {"scale": SCALES, "is_causal": FLAGS, "enable_gqa": FLAGS, "dropout_p": DROPOUTS}
     return odd | {name: FLAGS if name == "deterministic" else BLOCKS for name in more}
 
 
 def given_to(rung: Rung, call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give the arguments as the rung takes them."""
+    """Return the arguments as the rung takes them."""
     arrays = {
         name: rung.give(x) if isinstance(x, np.ndarray) and name not in call.foreign else x
         for name, x in call.arrays.items()
@@ -427,7 +427,7 @@ def given_to(rung: Rung, call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def more_options(rung: Rung) -> dict[str, Any]:
-    """Give the options that the rung has beyond the common ones, with good values."""
+    """Return the options that the rung has beyond the common ones, with good values."""
     blocks: dict[str, list[Any]] = {
         "numpy_blockwise": ["block_size"],
         "torch_blockwise": ["block_size_q", "block_size_k"],
@@ -593,7 +593,7 @@ def some_arrays(draw: st.DrawFn, *shapes: Shape) -> list[Any]:
 
 
 def refusals_of(*arrays: Any) -> Refusals:
-    """Give the error that is right for what are not arrays of one floating dtype."""
+    """Return the error that is right for what are not arrays of one floating dtype."""
     if not all(isinstance(x, np.ndarray) for x in arrays):
         return {TypeError}
     names = {x.dtype.name for x in arrays}
@@ -797,7 +797,7 @@ LENGTHS = [
 
 
 def length_refusals(lengths: Any, n_keys: int) -> Refusals:
-    """Give the errors that are right for lengths; those of tensors are not looked at."""
+    """Return the errors that are right for lengths; those of tensors are not looked at."""
     if isinstance(lengths, torch.Tensor):
         return (
             set()
@@ -833,7 +833,7 @@ def test_every_padding_is_right_or_refused(lengths: Any, n_keys: Any, side: Any)
 
 
 def number_of(lengths: Any) -> int | None:
-    """Give the one length that this is, if it is one."""
+    """Return the one length that this is, if it is one."""
     if isinstance(lengths, (np.ndarray, torch.Tensor)):
         if isinstance(lengths, np.ma.MaskedArray) or lengths.ndim:
             return None
@@ -1015,7 +1015,7 @@ def base_refusals(base: Any) -> Refusals:
 
 
 def angles(positions: Array, d: int, base: float) -> Array:
-    """Give the angle of each position and pair, in float64 as attnlib has it."""
+    """Return the angle of each position and pair, in float64 as attnlib has it."""
     exponents = np.array([2 * c / d for c in range(d // 2)])
     return positions.astype(np.float64)[:, None] * float(base) ** -exponents
 

@@ -174,7 +174,7 @@ def test_prefix_by_loops(n_queries: int, n_keys: int) -> None:
 
 
 def press_slopes(n: int) -> list[float]:
-    """Give the slopes by the rule of the paper's authors, first term and ratio."""
+    """Return the slopes by the rule of the paper's authors, first term and ratio."""
     power = 2 ** math.floor(math.log2(n))
     ratio = 2 ** (-(2 ** -(math.log2(power) - 3)))
     slopes = [ratio ** (h + 1) for h in range(power)]
@@ -182,7 +182,7 @@ def press_slopes(n: int) -> list[float]:
 
 
 def slopes(n_heads: int) -> Array:
-    """Give what a head takes away for a distance of 1."""
+    """Return what a head takes away for a distance of 1."""
     return -masks.alibi(n_heads, 2)[:, 1, 0]
 
 

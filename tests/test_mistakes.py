@@ -52,7 +52,7 @@ every_rung_in_blocks = on([r for r in RUNGS if r.blocks or r.name == "triton_fus
 
 
 def inputs(n_queries: int = L, n_keys: int = S, heads: tuple[int, ...] = (2,)) -> list[Array]:
-    """Give query, key, value and a gradient of the output."""
+    """Return query, key, value and a gradient of the output."""
     return drawn(
         (*heads, n_queries, E), (*heads, n_keys, E), (*heads, n_keys, E_V), (*heads, n_queries, E_V)
     )
@@ -102,7 +102,7 @@ def test_the_largest_score_is_subtracted_before_exp(rung: Rung) -> None:
 
 
 def climbing() -> tuple[list[Array], Array]:
-    """Give inputs whose scores are higher in every block than in those before, and the scores."""
+    """Return inputs whose scores are higher in every block than in those before, and the scores."""
     query, key, value, _ = inputs(heads=())
     query[:] = 1
     key += 20.0 * (np.arange(S) // BLOCK)[:, None]

@@ -329,7 +329,7 @@ def by_heads(
     layer: MultiHeadSelfAttention, X: Array, part: Array | None = None, *, d: int = D_HEAD,
     plain_reshape: bool = False, mixed: bool = True, rotated: str = "",
 ) -> Array:  # fmt: skip
-    """Give the layer's output by a loop over its heads; with each option a mistake."""
+    """Return the layer's output by a loop over its heads; with each option a mistake."""
     q, k, v = (X @ weight(W) for W in (layer.W_Q, layer.W_K, layer.W_V))
     group = layer.n_heads // layer.n_kv_heads
     phi = angles(X.shape[-2], D_HEAD)

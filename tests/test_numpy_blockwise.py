@@ -48,7 +48,7 @@ ONE = st.just(1)
 
 @st.composite
 def blocks(draw: st.DrawFn, *, count: st.SearchStrategy[int] = ONE) -> list[Block]:
-    """Give blocks of scores and values, of one to four keys, for the same rows."""
+    """Return blocks of scores and values, of one to four keys, for the same rows."""
     n_rows, n_features, n_blocks = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(count)
     return [
         (
@@ -74,7 +74,7 @@ def joined(blocks: list[Block]) -> Block:
 
 
 def as_attention(block: Block) -> dict[str, Array]:
-    """Give the call whose scores are these: no features, and a mask that is added."""
+    """Return the call that has these scores: no features, and a mask that is added."""
     scores, value = block
     n_queries, n_keys = scores.shape[-2:]
     return {
@@ -400,7 +400,7 @@ def test_half_precision_is_rounded_once_after_the_last_block(dtype: Any) -> None
 
 
 def tiles(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[tuple[int, int]]:
-    """Give the shape of each tile that a call on 10 queries and `n_keys` keys computes."""
+    """Return the shape of each tile that a call on 10 queries and `n_keys` keys computes."""
     found: list[tuple[int, int]] = []
     update = SoftmaxState.update
 
@@ -475,7 +475,7 @@ def test_keys_that_no_query_may_see_are_never_read(
 def working_memory(
     form: Callable[..., Any], n: int, *rest: Any, dtype: str = "float32", **options: Any
 ) -> int:
-    """Give the bytes at the peak, over those of the result, for n queries and n keys."""
+    """Return the bytes at the peak, over those of the result, for n queries and n keys."""
     query, key, value = drawn((n, 4), (n, 4), (n, 4), dtype=dtype)
     tracemalloc.start()
     try:

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 def attention_of_torch() -> Any:
-    """Give the entry in torch's list, whose import would leave hypothesis with torch's profile."""
+    """Return the entry in torch's list. Its import would leave hypothesis with torch's profile."""
     ours = settings.get_current_profile_name()
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -39,7 +39,7 @@ SEED = 11
 
 
 def samples(rung: Rung, dtype: torch.dtype, layout: str) -> list[tuple[dict[str, Any], Any]]:
-    """Give the tensors of each sample by name, and its other options."""
+    """Return the tensors of each sample by name, and its other options."""
     torch.manual_seed(SEED)
     found = []
     for sample in OP.sample_inputs(rung.device, dtype, requires_grad=True):

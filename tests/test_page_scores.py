@@ -18,7 +18,7 @@ GOOD = dict.fromkeys(SCORES, 100)
 
 
 def run(performance: int = 100, **values: Any) -> dict[str, Any]:
-    """Give what Lighthouse found in one run."""
+    """Return what Lighthouse found in one run."""
     found = {"first_paint_ms": 900, "transfer_bytes": 90_000, "lighthouse": "12", "browser": "1"}
     return GOOD | found | {"performance": performance} | values
 
@@ -68,7 +68,7 @@ def test_pages_are_all_but_that_of_missing_addresses(tmp_path: Path) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a place in which everything seems to be installed, with a result of its own."""
+    """Return a place in which everything seems to be installed, with a result of its own."""
     (tmp_path / "html").mkdir()
     (tmp_path / "html" / "index.html").touch()
     (tmp_path / "node_modules" / "lighthouse").mkdir(parents=True)

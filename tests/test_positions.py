@@ -28,7 +28,7 @@ def drawn(*shape: int, seed: int = 3) -> Array:
 
 
 def by_loops(x: Array, positions: Any, base: float) -> Array:
-    """Give the equation of `rotary`, one number at a time, in float64."""
+    """Return the equation of `rotary`, one number at a time, in float64."""
     turned = np.zeros(x.shape)
     for *batch, t, c in np.ndindex(*x.shape[:-1], x.shape[-1] // 2):
         angle = float(positions[t]) / base ** (2 * c / x.shape[-1])
@@ -39,7 +39,7 @@ def by_loops(x: Array, positions: Any, base: float) -> Array:
 
 
 def rotated(x: Array, position: float) -> Array:
-    """Give one vector, turned by one position."""
+    """Return one vector, turned by one position."""
     return rotary(x[None], [position])[0]
 
 
@@ -178,7 +178,7 @@ def test_a_base_of_any_real_type_warns_nobody() -> None:
 
 
 def neighbours_of_halves(d: int) -> list[int]:
-    """Give 0, d/2, 1, d/2 + 1 and so on."""
+    """Return 0, d/2, 1, d/2 + 1 and so on."""
     return [c + side * d // 2 for c in range(d // 2) for side in (0, 1)]
 
 
@@ -188,7 +188,7 @@ def rotate_half(x: torch.Tensor) -> torch.Tensor:
 
 
 def as_llama(x: torch.Tensor, places: torch.Tensor, base: float = 10000.0) -> torch.Tensor:
-    """Give rotary positions as models with halves write them: x cos + rotate_half(x) sin."""
+    """Return rotary positions as models with halves write them: x cos + rotate_half(x) sin."""
     speeds = 1.0 / base ** (torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
     angles = torch.outer(places.double(), speeds)
     twice = torch.cat((angles, angles), dim=-1)

@@ -190,7 +190,7 @@ def test_minus_infinity_on_a_key_is_the_key_left_out(
 
 
 def upstream_for(problem: Problem) -> Array:
-    """Give a gradient of the output whose entries all differ."""
+    """Return a gradient of the output whose entries all differ."""
     shape = (*problem[0].shape[:-1], problem[2].shape[-1])
     return np.linspace(-2, 3, int(np.prod(shape))).reshape(shape)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 
 from tools.set_repository import ROOT
 
@@ -29,7 +30,7 @@ def text(page: str) -> str:
 
 
 def rows(page: str) -> list[list[str]]:
-    """Give the cells of each row of each table, without the two lines of its head."""
+    """Return the cells of each row of each table, without the two lines of its head."""
     found, table = [], 0
     for line in text(page).splitlines():
         table = table + 1 if line.startswith("|") else 0
@@ -39,7 +40,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 def glossary() -> dict[str, str]:
-    """Give each term of the glossary with its definition."""
+    """Return each term of the glossary with its definition."""
     body = text("glossary").split("```{glossary}\n")[1].split("\n```")[0]
     blocks = (block.partition("\n") for block in body.split("\n\n"))
     return {term: definition.strip() for term, _, definition in blocks}
@@ -57,7 +58,7 @@ def headings(path: Path) -> list[str]:
 
 
 def slug(heading: str) -> str:
-    """Give a heading's anchor, as MyST makes it."""
+    """Return a heading's anchor, as MyST makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -103,11 +104,26 @@ def test_every_link_to_a_chapter_names_its_section(page: str) -> None:
     assert re.findall(r"\[chapter \d+\]", text(page)) == []
 
 
+def test_every_public_module_has_a_page_and_the_overview_leads_to_it() -> None:
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    (listed,) = (
+        [section["file"].removeprefix("reference/api/") for section in entry["sections"]]
+        for part in toc["parts"]
+        for entry in part["chapters"]
+        if entry["file"] == "reference/api"
+    )
+    public = {path.stem for path in (ROOT / "attnlib").glob("[!_]*.py")}
+    assert {*listed} == public | {"attnbook"}
+    assert re.findall(r"\]\(api/(\w+)\.md\)", text("api")) == [listed[-1], *listed[:-1]]
+    for name in public:
+        assert f"\n# attnlib.{name}\n" in text(f"api/{name}")
+
+
 def test_a_term_that_no_chapter_introduces_occurs_in_the_module_that_it_names() -> None:
     for term, definition in glossary().items():
-        for module, anchor in re.findall(r"\[attnlib\.(\w+)\]\(api\.md#(\w+)\)", definition):
-            assert anchor == slug(f"attnlib.{module}")
-            assert f"\n## attnlib.{module}\n" in text("api")
+        for module, page in re.findall(r"\[attnlib\.(\w+)\]\((api/\w+)\.md\)", definition):
+            assert page == f"api/{module}"
+            assert f"\n# attnlib.{module}\n" in text(page)
             there = (ROOT / "attnlib" / f"{module}.py").read_text(encoding="utf-8").lower()
             words = re.findall(r"[^\W\d]{3,}", term.lower())
             assert not [word for word in words if word not in there], term
@@ -117,7 +133,7 @@ def test_every_term_of_the_glossary_occurs_in_the_chapter_that_it_names() -> Non
     assert len(glossary()) > 40
     for term, definition in glossary().items():
         chapters = re.findall(r"\]\((\.\./chapters/[^)]+)\)", definition)
-        assert chapters or "](api.md#attnlib" in definition, f"{term} names no chapter"
+        assert chapters or "](api/" in definition, f"{term} names no chapter"
         for chapter in chapters:
             there = words_of((REFERENCE / chapter).resolve())
             missing = [

@@ -32,7 +32,7 @@ def code(source: str, **values: Any) -> dict[str, Any]:
 
 
 def untidy() -> dict[str, Any]:
-    """Give a notebook as editors leave it behind."""
+    """Return a notebook as editors leave it behind."""
     return {
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -194,7 +194,7 @@ def test_execute_stops_where_a_cell_does_not_do_what_it_says(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a copy of the files that may name the repository."""
+    """Return a copy of the files that may name the repository."""
     for path in set_repository.places(ROOT):
         copied = tmp_path / path.relative_to(ROOT)
         copied.parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ NOT_OURS = {"node_modules", "_build", "build", "dist", "__pycache__"}
 
 
 def project_files() -> list[Path]:
-    """Give the project's files: not what is installed, built or cached."""
+    """Return the project's files: not what is installed, built or cached."""
     found = []
     for folder, inner, files in os.walk(ROOT):
         inner[:] = [

@@ -41,7 +41,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Te
 
 
 def case(name: str) -> tuple[list[Tensor], dict[str, Any]]:
-    """Give inputs and options; the masks have an empty row, and a key that no row sees."""
+    """Return inputs and options; the masks have an empty row, and a key that no row sees."""
     heads = 1 if name == "grouped" else H
     tensors = [normal(B, H, L, E), normal(B, heads, S, E), normal(B, heads, S, E_V)]
     kept = torch.from_numpy(np.random.default_rng(3).random((L, S)) < 0.6)
@@ -57,7 +57,7 @@ def case(name: str) -> tuple[list[Tensor], dict[str, Any]]:
 
 
 def attend(options: dict[str, Any]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Give a function of the inputs whose results are finite."""
+    """Return a function of the inputs whose results are finite."""
 
     def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
         output, lse = scaled_dot_product_attention_with_lse(*tensors, **options)
@@ -67,7 +67,7 @@ def attend(options: dict[str, Any]) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Give output, log-sum-exp and all gradients."""
+    """Return output, log-sum-exp and all gradients."""
     leaves = [x.detach().clone().requires_grad_() for x in tensors]
     output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
@@ -76,7 +76,7 @@ def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Rung, str, list[Any], dict[str, Any]]:
-    """Give a rung with blocks of some size, and a call of it."""
+    """Return a rung with blocks of some size, and a call of it."""
     length, width = st.integers(1, 9), st.integers(1, 5)
     n_queries, n_keys, n_features, n_values = (draw(x) for x in (length, length, width, width))
     group, n_key_heads = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 3))
@@ -345,7 +345,7 @@ def test_scores_that_climb_from_block_to_block(step: float) -> None:
 
 
 def saved(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Give what autograd keeps for the backward."""
+    """Return what autograd keeps for the backward."""
     kept: list[Tensor] = []
 
     def keep(x: Tensor) -> Tensor:
@@ -370,7 +370,7 @@ def test_nothing_of_the_size_of_the_scores_is_kept(is_causal: bool) -> None:
 
 
 def peak(n_tokens: int) -> int:
-    """Give how many bytes one call with its backward adds to a fresh process, at most."""
+    """Return how many bytes one call with its backward adds to a fresh process, at most."""
     unit = 1 if sys.platform == "darwin" else 1024
     script = f"""
 import resource, torch

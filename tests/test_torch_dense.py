@@ -28,7 +28,7 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Ten
 
 
 def kept() -> Tensor:
-    """Give a mask with an empty row, and with a key that no row sees."""
+    """Return a mask with an empty row, and with a key that no row sees."""
     mask = torch.from_numpy(np.random.default_rng(3).random((L, S)) < 0.6)
     mask[2] = mask[:, 3] = False
     return mask
@@ -49,7 +49,7 @@ def case(name: str) -> tuple[list[Tensor], dict[str, Any]]:
 
 
 def both(name: str) -> tuple[list[Tensor], Callable[..., tuple[Tensor, Tensor]]]:
-    """Give inputs, and a function of them whose results are finite."""
+    """Return inputs, and a function of them whose results are finite."""
     tensors, options = case(name)
 
     def attend(*tensors: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ def drawn(*shape: int, seed: int = 5) -> Tensor:
 
 
 def multi_head(**options: Any) -> MultiHeadSelfAttention:
-    """Give a layer in float64 with nothing at 0: a bias that starts at 0 would hide its loss."""
+    """Return a layer in float64 with nothing at 0: a bias that starts at 0 would hide its loss."""
     settings: dict[str, Any] = {"n_heads": H, "bias": True, "max_seq_len": 11} | options
     layer = MultiHeadSelfAttention(D_MODEL, **settings).double()
     with torch.no_grad():
@@ -53,7 +53,7 @@ def apply(linear: nn.Linear, X: Array) -> Array:
 
 
 def by_heads(layer: MultiHeadSelfAttention, X: Tensor, mask: Any = None, **o: Any) -> Array:
-    """Give what the layer should, for X (B, T, d_model), one head at a time, with NumPy."""
+    """Return what the layer should, for X (B, T, d_model), one head at a time, with NumPy."""
     n_tokens, d_model = X.shape[-2:]
     d_head = d_model // layer.n_heads
     x = X.numpy()

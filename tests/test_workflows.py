@@ -34,7 +34,7 @@ STEP_KEYS = {"env", "id", "if", "name", "run", "uses", "with"}
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Give a file's contents; `on:`, which YAML 1.1 takes for a truth value, under its name."""
+    """Return a file's contents; `on:`, which YAML 1.1 takes for a truth value, under its name."""
     loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {"on" if key is True else key: value for key, value in loaded.items()}
 

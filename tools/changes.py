@@ -114,7 +114,7 @@ def path_of(module: str) -> Path:
 
 
 def changes(module: str) -> Iterator[Change]:
-    """Give every change of a module."""
+    """Return every change of a module."""
     text = path_of(module).read_text(encoding="utf-8")
     visitor = Everywhere()
     tree = MetadataWrapper(cst.parse_module(text)).visit(visitor)
@@ -140,7 +140,7 @@ def _difference(old: str, new: str) -> tuple[str, str]:
 
 
 def _signature(code: CodeType) -> tuple[Any, ...]:
-    """Give what a code object does, without its line numbers."""
+    """Return what a code object does, without its line numbers."""
     own = (
         _signature(c) if isinstance(c, CodeType) else (type(c).__name__, repr(c))
         for c in code.co_consts

@@ -40,7 +40,7 @@ class Count(NamedTuple):
 
     @classmethod
     def of(cls, report: dict[str, Any]) -> Count:
-        """Give the count of one file of a report."""
+        """Return the count of one file of a report."""
         total = report["summary"]
         lines = [str(line) for line in report["missing_lines"]]
         branches = [f"{start} → {end}" for start, end in report["missing_branches"]]
@@ -64,7 +64,7 @@ class Count(NamedTuple):
 
 
 def percent(part: int, whole: int) -> str:
-    """Give a share in whole percent, rounded down: 100 % is said of all alone."""
+    """Return a share in whole percent, rounded down: 100 % is said of all alone."""
     return f"{100 * part // whole if whole else 100:3d} %"
 
 
@@ -76,7 +76,7 @@ def module_of(file: str) -> str:
 
 
 def counts(report: dict[str, Any]) -> dict[str, Count]:
-    """Give the count of each module of a report, its drawings added up."""
+    """Return the count of each module of a report, its drawings added up."""
     found: dict[str, Count] = {}
     for file, one in sorted(report["files"].items()):
         name, count = module_of(file), Count.of(one)
@@ -85,7 +85,7 @@ def counts(report: dict[str, Any]) -> dict[str, Count]:
 
 
 def table(by_tests: dict[str, Count], by_notebooks: dict[str, Count]) -> str:
-    """Give one row for each module, the drawings last."""
+    """Return one row for each module, the drawings last."""
     names = sorted(by_tests, key=lambda name: (name == DRAWINGS, name))
     rows = [f"{'':24}  {'unit tests':^14}  {'notebooks':^14}"]
     rows.append(f"{'module':24}  lines branches  lines branches")

@@ -57,7 +57,7 @@ class Guard(NamedTuple):
 
 
 def read_guards(text: str) -> list[Guard]:
-    """Give the entries: [chapter] begins a chapter's; then mistake, file, lines - and +."""
+    """Return the entries: [chapter] begins a chapter's; then mistake, file, lines - and +."""
     found: list[Guard] = []
     chapter = ""
     lines = [line for line in text.split("\n") if not line.startswith("#")]
@@ -73,7 +73,7 @@ def read_guards(text: str) -> list[Guard]:
 
 
 def changed_notebook(notebook: dict[str, Any], guard: Guard) -> dict[str, Any]:
-    """Give the notebook with the mistake in one of its cells; the outputs stay."""
+    """Return the notebook with the mistake in one of its cells; the outputs stay."""
     for old, new in guard.edits:
         cells = [c for c in notebook["cells"] if c["cell_type"] == "code" and old in c["source"]]
         if len(cells) != 1 or cells[0]["source"].count(old) != 1:
@@ -158,7 +158,7 @@ def try_guard(guard: Guard) -> dict[str, Any]:
 
 
 def _speaks(guard: Guard, number: int, said: str) -> dict[str, Any]:
-    """Give the line of the chapter that noticed, and how."""
+    """Return the line of the chapter that noticed, and how."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
     cells = read(Path("chapters", f"{guard.chapter}.ipynb"))["cells"]
     code = [c["source"] for c in cells if c["cell_type"] == "code"]
@@ -191,7 +191,7 @@ json.dump(found, open(sys.argv[2], "w"))
 
 
 def lines_of(chapter: str) -> dict[str, list[int]]:
-    """Give the lines of each module that a chapter's cells run, once it has been imported."""
+    """Return the lines of each module that a chapter's cells run, once it has been imported."""
     cells = read(Path("chapters", f"{chapter}.ipynb"))["cells"]
     sources = [c["source"] for c in cells if c["cell_type"] == "code"]
     with tempfile.TemporaryDirectory() as name:
@@ -206,7 +206,7 @@ def lines_of(chapter: str) -> dict[str, list[int]]:
 
 @functools.cache
 def parts(module: str) -> list[tuple[set[int], set[int]]]:
-    """Give the lines of each statement of each function, and those of which one runs with it.
+    """Return the lines of each statement of each function, and those of which one runs with it.
 
     With the line of a `def` that is its body: the line itself runs when the module is imported.
     """
@@ -223,7 +223,7 @@ def parts(module: str) -> list[tuple[set[int], set[int]]]:
 
 
 def _lines(node: ast.AST) -> set[int]:
-    """Give the lines of a statement, or of those inside what is none."""
+    """Return the lines of a statement, or of those inside what is none."""
     if isinstance(node, ast.stmt):
         return set(range(node.lineno, (node.end_lineno or 0) + 1))
     return {line for inner in ast.iter_child_nodes(node) for line in _lines(inner)}
@@ -250,7 +250,7 @@ def chapters() -> list[str]:
 
 
 def pairs() -> list[Guard]:
-    """Give for each chapter the mistakes of attention whose lines it runs.
+    """Return for each chapter the mistakes of attention whose lines it runs.
 
     A mistake stands in tests/mutants.txt once for each implementation; a chapter is tried on the
     first that it runs.
@@ -331,7 +331,7 @@ def store(own: Sequence[tuple[Guard, Any]], named: Sequence[tuple[Guard, Any]]) 
 
 
 def elsewhere(own: Sequence[tuple[Guard, Any]]) -> list[Guard]:
-    """Give those that another cell noticed than the one that is stored, and on the page.
+    """Return those that another cell noticed than the one that is stored, and on the page.
 
     A chapter that fails whatever is changed would seem to notice everything.
     """

@@ -61,7 +61,7 @@ class Mutant(NamedTuple):
         return f"{self.module}: {self.mistake}"
 
     def source(self, text: str) -> str:
-        """Give the text of the module with the mistake in it."""
+        """Return the text of the module with the mistake in it."""
         for old, new in self.edits:
             if text.count(old) != 1:
                 raise TableError(f"{self}: stands {text.count(old)} times, not once: {old!r}")
@@ -70,7 +70,7 @@ class Mutant(NamedTuple):
 
 
 def read_table(text: str) -> list[Mutant]:
-    """Give the mistakes of a table; tests/mutants.txt begins with how it is written."""
+    """Return the mistakes of a table; tests/mutants.txt begins with how it is written."""
     found: list[Mutant] = []
     module = rung = ""
     lines = [line for line in text.split("\n") if not line.startswith("#")]
@@ -94,7 +94,7 @@ def _node(test: str, rung: str) -> str:
 
 
 def read_edits(lines: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Give the changes of an entry: lines - that go, lines + that come in their place."""
+    """Return the changes of an entry: lines - that go, lines + that come in their place."""
     edits: list[tuple[list[str], list[str]]] = []
     for line in lines:
         sign, text = line[:2], line[2:]
@@ -124,17 +124,17 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give the changed module for its name."""
+        """Return the changed module for its name."""
         if name != self.name:
             return None
         return importlib.util.spec_from_file_location(name, self.path, loader=self)
 
     def get_filename(self, fullname: str) -> str:
-        """Give the path of the file as it is."""
+        """Return the path of the file as it is."""
         return self.path
 
     def get_data(self, path: str | bytes) -> bytes:
-        """Give the changed source, whatever the path."""
+        """Return the changed source, whatever the path."""
         self.used = True
         return self.text.encode()
 
@@ -181,7 +181,7 @@ def run_tests(tests: Sequence[str]) -> Reports:
 
 
 def check(mutant: Mutant) -> tuple[str, str]:
-    """Give the verdict on one mistake, made in this process, and what was seen."""
+    """Return the verdict on one mistake, made in this process, and what was seen."""
     path = Path("attnlib") / f"{mutant.module}.py"
     name = f"attnlib.{mutant.module}"
     assert name not in sys.modules, "attnlib was imported before it was changed"
@@ -202,7 +202,7 @@ def check(mutant: Mutant) -> tuple[str, str]:
 
 
 def check_unchanged(tests: Sequence[str]) -> tuple[str, str]:
-    """Give whether all tests pass on the code as it is."""
+    """Return whether all tests pass on the code as it is."""
     reports = run_tests(tests)
     bad = [*reports.broken, *(f"{test}: {said}" for test, said in reports.failed.items())]
     bad += [f"{test}: did not run" for test in tests if test not in reports.passed and not bad]

@@ -69,7 +69,7 @@ class Equivalent(NamedTuple):
 
 
 def read_equivalent(text: str) -> list[Equivalent]:
-    """Give the entries: [module]; a reason; then functions, each with lines - and + of changes.
+    """Return the entries: [module]; a reason; then functions, each with lines - and + of changes.
 
     A reason holds for all functions below it, until the next reason or module; "module" stands for
     what is in no function.
@@ -117,7 +117,7 @@ def _run(item: Any, outcome: Outcome) -> bool:
 
 
 def measure(items: Sequence[Any], outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """Give for each test its seconds, whether it failed, and which lines it runs in each module."""
+    """Return for each test its seconds, whether it failed, and the lines it runs in each module."""
     import coverage
 
     paths = {str(path_of(module).resolve()): module for module in MODULES}
@@ -167,7 +167,7 @@ class Campaign:
         return True
 
     def _measured(self) -> dict[str, dict[str, Any]]:
-        """Give what the tests run; of those that did not change, from the last time."""
+        """Return what the tests run; of those that did not change, from the last time."""
         kept = KEPT / "tests.jsonl"
         stamps = {file: _stamp(file) for file in {name.partition("::")[0] for name in self.items}}
         found: dict[str, dict[str, Any]] = {}
@@ -308,7 +308,7 @@ def _print_row(name: str, counts: Counter[str]) -> None:
 
 
 def _chosen(change: Change, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
-    """Give the tests that run the changed lines, in the order in which to ask them.
+    """Return the tests that run the changed lines, in the order in which to ask them.
 
     First come the cheap ones and those of the module's own file, then one of each function.
     Together they take no longer than `seconds` on the code as it is. Where no test runs the lines
@@ -376,7 +376,7 @@ class Results:
                     self.known.pop(entry["key"], None)
 
     def of(self, change: Change) -> str | None:
-        """Give the verdict, if there is one."""
+        """Return the verdict, if there is one."""
         return self.known.get(change.key)
 
     def add(self, change: Change, verdict: str, by: str) -> None:

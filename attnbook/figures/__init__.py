@@ -1,9 +1,13 @@
-"""Every drawing of the course: a call says what is drawn, and gives an SVG with its words.
+"""Every drawing of the course: a call says what is drawn, and returns an SVG with its words.
 
 >>> from attnbook import figures
 >>> figures.heatmap([[1.0]], name="weights", rows=["a"], columns=["a"])
 Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a: 1.00.
 """
+
+from attnlib import _needs
+
+_needs(__name__, "matplotlib")
 
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared

@@ -45,14 +45,14 @@ SERIES: tuple[dict[str, Any], ...] = (
 
 @contextmanager
 def canvas(width: float, height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure of width × height inches and its panels side by side, in the course's style."""
+    """Open a figure of width × height inches and its panels side by side, in the course's style."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height))
         yield figure, list(figure.subplots(1, n_panels, squeeze=False)[0])
 
 
 def powers_axis(axes: Axes, values: Sequence[int]) -> None:
-    """A logarithmic horizontal axis with a tick at each value and none between."""
+    """Return a logarithmic horizontal axis with a tick at each value and none between."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(values), [str(value) for value in values])
     axes.minorticks_off()
@@ -67,7 +67,7 @@ def lines(
     alt: str,
     powers: bool = False,
 ) -> Drawing:
-    """A drawing of up to three series over the same x, each with its own colour, marker and dash.
+    """Return a drawing of up to three series over the same x, in different colours and dashes.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line; every x has
     its tick either way. The axes and the ends of each series follow in the alt text.
@@ -100,7 +100,7 @@ def lines(
 def bars(
     labels: Sequence[str], series: Mapping[str, ArrayLike], *, y_title: str, alt: str
 ) -> Drawing:
-    """A drawing of up to three rows of numbers as bars side by side, each bar with its number.
+    """Return a drawing of up to three rows of numbers as bars, each bar with its number.
 
     Numbers have two decimals, and none where all are whole; they follow in the alt text.
 
@@ -141,6 +141,6 @@ def bars(
 
 
 def _told(alt: str, words: Sequence[str]) -> str:
-    """What a chart's author says of it, and then its numbers."""
+    """Return what a chart's author says of it, and then its numbers."""
     numbers = re.sub(r"(?<!\w)-(?=\d)", "−", "; ".join(words))
     return f"{alt} {numbers}."

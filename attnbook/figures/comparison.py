@@ -14,7 +14,7 @@ HEIGHT = 44.0
 
 
 def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
-    """A framed cell of two lines: printed above in plain type, computed below in bold."""
+    """Return a framed cell of two lines: printed above in plain type, computed below in bold."""
     look = {"fill_opacity": "0.150", "stroke": "ink", "stroke_width": 2}
     frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "orange", **look)
     above = text(x + width / 2, y + 18, printed)
@@ -22,7 +22,7 @@ def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
 
 
 def _single(x: float, y: float, width: float, number: str) -> str:
-    """A thin-lined cell with the one number that both tables have."""
+    """Return a thin-lined cell with the one number that both tables have."""
     line = rect(x, y, width, HEIGHT, stroke="grid")
     return line + text(x + width / 2, y + 26.5, number, fill="muted")
 
@@ -38,7 +38,7 @@ def compared(
     row_title: str = "query i asks",
     column_title: str = "key j answers",
 ) -> Drawing:
-    """A drawing of a printed table, with the computed number wherever it is another one.
+    """Return a drawing of a printed table, with the computed number wherever it is another one.
 
     A cell differs when printed and computed are more than half a unit of the last printed digit
     apart. Such a cell has a bold frame and both numbers, the printed one above; every other cell

@@ -30,7 +30,7 @@ class Join(NamedTuple):
 
 
 def boxes_and_arrows(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
-    """The elements of these boxes, by name, and of what joins them."""
+    """Return the elements of these boxes, by name, and of what joins them."""
     body: list[str] = []
     for join in joins:
         (x1, top, _, height, *_), (x2, y2, *_) = boxes[join.source], boxes[join.target]
@@ -49,7 +49,7 @@ def boxes_and_arrows(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
 
 
 def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
-    """A drawing of the way from X to the output, with the shape of every matrix on it.
+    """Return a drawing of the way from X to the output, with the shape of every matrix on it.
 
     >>> attention_steps(3, 4, 2, 3).alt.split(":")[0]
     'Flow from X (3 by 4) to the output (3 by 3)'

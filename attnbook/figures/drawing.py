@@ -34,12 +34,12 @@ FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
 def colour(name: str) -> str:
-    """The CSS value of a named colour: `colour("ink")` is `var(--attn-ink, #1f2933)`."""
+    """Return the CSS value of a named colour: `colour("ink")` is `var(--attn-ink, #1f2933)`."""
     return f"var(--attn-{name}, {COLOURS[name]})"
 
 
 def number(value: float) -> str:
-    """A coordinate with at most two decimals, so that rounding noise never reaches a file.
+    """Return a coordinate with at most two decimals, so that rounding noise never reaches a file.
 
     The noise goes first, with a rounding to six decimals: half a hundredth and a last bit less is
     still half a hundredth, and both CPUs print the same.
@@ -54,7 +54,7 @@ def number(value: float) -> str:
 
 
 def tag(name: str, content: str = "", **attributes: Any) -> str:
-    """One SVG element: "_" in a name becomes "-", numbers are rounded, colours have their names.
+    """Return an SVG element: "_" in a name becomes "-", numbers are rounded, colours have names.
 
     >>> tag("rect", x=1, stroke_width=0.5, fill="ink")
     '<rect x="1" stroke-width="0.5" fill="var(--attn-ink, #1f2933)"/>'
@@ -77,17 +77,17 @@ def text(x: float, y: float, words: str, **attributes: Any) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, name: str, dash: str | None = None) -> str:
-    """A line in a named colour, dashed where a dash is given."""
+    """Return a line in a named colour, dashed where a dash is given."""
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=name, stroke_dasharray=dash)
 
 
 def rect(x: float, y: float, width: float, height: float, fill: str = "none", **look: Any) -> str:
-    """A rectangle with its upper left corner at (x, y)."""
+    """Return a rectangle with its upper left corner at (x, y)."""
     return tag("rect", x=x, y=y, width=width, height=height, fill=fill, **look)
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float, name: str, width: float = 1.0) -> str:
-    """An arrow in a named colour, with its tip at (x2, y2)."""
+    """Return an arrow in a named colour, with its tip at (x2, y2)."""
     length = hypot(x2 - x1, y2 - y1)
     along = (x2 - x1) / length, (y2 - y1) / length
     foot = x2 - 7 * along[0], y2 - 7 * along[1]
@@ -98,7 +98,7 @@ def arrow(x1: float, y1: float, x2: float, y2: float, name: str, width: float = 
 
 
 def axis_title(x: float, y: float, words: str, *, upright: bool = False, **look: Any) -> str:
-    """The muted title of an axis; an upright one is read from below."""
+    """Return the muted title of an axis; an upright one is read from below."""
     turned = f"rotate(-90 {number(x)} {number(y)})" if upright else None
     return text(x, y, words, **{"fill": "muted", "transform": turned} | look)
 
@@ -121,7 +121,7 @@ class Drawing:
 
     @classmethod
     def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:
-        """The drawing of finished SVG elements in a box of width × height."""
+        """Return the drawing of finished SVG elements in a box of width × height."""
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} '
             f'{number(height)}" width="{number(width)}" height="{number(height)}" role="img" '
@@ -131,7 +131,7 @@ class Drawing:
 
     @classmethod
     def from_matplotlib(cls, figure: Figure, alt: str) -> Drawing:
-        """The drawing of a Matplotlib figure: text stays text, colours become variables."""
+        """Return the drawing of a Matplotlib figure: text stays text, colours become variables."""
         buffer = StringIO()
         figure.savefig(
             buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True
@@ -156,7 +156,7 @@ class Drawing:
         return cls.from_elements(body.strip(), width, height, alt)
 
     def plain_svg(self) -> str:
-        """The SVG with fixed colours, for programs that know no CSS variables."""
+        """Return the SVG with fixed colours, for programs that know no CSS variables."""
         return re.sub(r"var\(--attn-[a-z]+, (#[0-9a-f]{6})\)", r"\1", self.svg)
 
     def _repr_html_(self) -> str:

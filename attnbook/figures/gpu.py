@@ -24,7 +24,7 @@ H200 = {
 
 
 def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
-    """A drawing of a GPU's memories, the fastest and smallest on top, each with what lives there.
+    """Return a drawing of a GPU's memories, the fastest and smallest on top, and what each holds.
 
     `levels` maps a memory's name to its size and to what is kept in it, from the fastest on.
 
@@ -67,7 +67,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
 def roofline(
     points: Mapping[str, float], *, peak: float, bandwidth: float, lower: Mapping[str, float]
 ) -> Drawing:
-    """A drawing of the operations a second that a machine allows, against operations per byte.
+    """Return a drawing of the operations a second that a machine allows, by operations per byte.
 
     The roof is min(peak, intensity · bandwidth); each of up to four points lies on it, at its
     intensity. `lower` maps words to further ceilings, in operations a second like `peak`.
@@ -116,6 +116,6 @@ def roofline(
 
 
 def _powers(values: Sequence[float]) -> list[int]:
-    """Give the powers of 4, from 1 on, that enclose some numbers."""
+    """Return the powers of 4, from 1 on, that enclose some numbers."""
     first, last = np.log(min(values)) / np.log(4), np.log(max(values)) / np.log(4)
     return [4**power for power in range(max(int(first), 0), int(np.ceil(last)) + 1)]

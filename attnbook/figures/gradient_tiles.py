@@ -12,7 +12,7 @@ DIGITS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def _box(x: float, y: float, width: float, height: float, words: str, name: str, on: bool) -> str:
-    """A box that is read (dashed) or written (solid), thick where the shown tile uses it."""
+    """Return a box that is read (dashed) or written (solid), thick where the shown tile uses it."""
     fill, dash = ("orange", "5 3") if name == "read" else ("blue", None)
     frame = rect(
         x, y, width, height, fill, rx=5, fill_opacity=f"{0.22 if on else 0.05:.2f}",
@@ -25,7 +25,7 @@ def _box(x: float, y: float, width: float, height: float, words: str, name: str,
 def gradient_tiles(
     n_query_blocks: int, n_key_blocks: int, at: tuple[int, int], *, is_causal: bool = False
 ) -> Drawing:
-    """A drawing of the backward over tiles: what the tile `at` reads, and what it adds to.
+    """Return a drawing of the backward over tiles: what the tile `at` reads, and what it adds to.
 
     The tiles carry the number of their turn in a loop over blocks of keys outside and blocks of
     queries inside. With `is_causal` those above the diagonal are empty and have none; blocks of

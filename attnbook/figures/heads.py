@@ -16,7 +16,7 @@ LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3
 
 
 def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
-    """A drawing of the weights of each head as one heatmap, the heads beside each other.
+    """Return a drawing of the weights of each head as one heatmap, the heads beside each other.
 
     Shapes: weights (h, T, T), one label for each of the T tokens.
 
@@ -40,7 +40,7 @@ def _spread(middle: float, step: float, count: int) -> list[float]:
 
 
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> Drawing:
-    """A drawing of the way from X through the heads to the output, with every shape on it.
+    """Return a drawing of the way from X through the heads to the output, with every shape on it.
 
     Raises: `ValueError` for fewer than one or more than four heads.
     """
@@ -98,7 +98,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
 
 
 def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
-    """A drawing of which key and value head each query head uses, one row for each h_kv.
+    """Return a drawing of which key and value head each query head uses, one row for each h_kv.
 
     >>> shared_heads(4, [2]).alt
     'Query heads and the key head that each uses. h_kv = 2: 0, 1 use 0; 2, 3 use 1.'

@@ -37,7 +37,7 @@ def _padding(n_queries: int, n_keys: int, length: int) -> masks.Mask:
 
 
 def _keys(row: masks.Mask) -> str:
-    """The keys of one row in words. Every mask here leaves one run of keys."""
+    """Return the keys of one row in words. Every mask here leaves one run of keys."""
     seen = np.flatnonzero(row).tolist()
     if not seen:
         return "none"
@@ -47,7 +47,7 @@ def _keys(row: masks.Mask) -> str:
 def _words(
     kind: str, size: int, mask: masks.Mask
 ) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
-    """The title of a frame, its pairs and its empty rows; its label; its row of the table."""
+    """Return the title of a frame, its pairs and empty rows; its label; its row of the table."""
     rule = KINDS[kind][0]
     sized = "{}" in rule
     title = f"{kind}: {rule.format(size)}{'' if sized else ', any size'}"
@@ -62,7 +62,7 @@ def _words(
 
 
 def _frame(mask: masks.Mask, most_keys: int, title: str, total: str, empty: str) -> str:
-    """The drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
+    """Return the drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
     n_queries, n_keys = mask.shape
     seen = np.pad(mask, ((0, 0), (0, most_keys - n_keys)))
     right, bottom = LEFT + most_keys * CELL + 8, TOP + n_queries * CELL
@@ -102,7 +102,7 @@ def mask_explorer(
     *,
     start: tuple[str, int, int] = ("window", 5, 2),
 ) -> MovingDrawing:
-    """A moving figure: which query may take from which key, by kind of mask and by size.
+    """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
     One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
     of a window to the left, or the length of a sequence before its padding. Every mask comes from

@@ -37,7 +37,7 @@ def _show(value: float, digits: int = 2) -> str:
 
 
 def _cells(table: Array, left: float, top: float, limit: float, digits: int, height: float) -> str:
-    """The coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
+    """Return the coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
         x, y = left + column * CELL, top + row * height
@@ -70,7 +70,7 @@ def heatmap(
     limit: float | None = None,
     digits: int = 2,
 ) -> Drawing:
-    """A drawing of one matrix, each entry printed and coloured by its size.
+    """Return a drawing of one matrix, each entry printed and coloured by its size.
 
     Blue is positive, orange negative, grey not finite, and the deepest colour stands for `limit`:
     the largest absolute entry unless given (1 for weights). The sign is printed too, so colour
@@ -93,7 +93,7 @@ def _heatmap(
     limit: float | None = None,
     digits: int = 2,
 ) -> tuple[str, float, float, str]:
-    """The elements of a heatmap, its width and height, and its words."""
+    """Return the elements of a heatmap, its width and height, and its words."""
     table, (row_title, column_title) = _table(values), titles
     n_rows, n_columns = table.shape
     row_labels = _labels(rows, n_rows, "")
@@ -123,7 +123,7 @@ def _heatmap(
 
 
 def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Drawing:
-    """A drawing of matrices in one line with signs between them, as in X W_Q = Q.
+    """Return a drawing of matrices in one line with signs between them, as in X W_Q = Q.
 
     A part is a sign (a string) or a pair (name, matrix). Each matrix has its name above and its
     shape below it, so that the inner dimensions can be seen to agree.

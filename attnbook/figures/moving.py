@@ -23,17 +23,17 @@ from attnbook.figures.drawing import Drawing, colour
 
 
 def script() -> str:
-    """The script that all moving figures share."""
+    """Return the script that all moving figures share."""
     return (files("attnbook.figures") / "moving.js").read_text(encoding="utf-8")
 
 
 def stylesheet() -> str:
-    """The stylesheet that all moving figures share."""
+    """Return the stylesheet that all moving figures share."""
     return (files("attnbook.figures") / "moving.css").read_text(encoding="utf-8")
 
 
 def one_line(label: str) -> str:
-    """A frame's label as the name of its drawing, which has no lines."""
+    """Return a frame's label as the name of its drawing, which has no lines."""
     return label.replace("\n", " ")
 
 
@@ -74,7 +74,7 @@ class Control:
     kind: Literal["slider", "choice"] = "slider"
 
     def html(self) -> str:
-        """The label with its native input, which brings the keyboard along."""
+        """Return the label with its native input, which brings the keyboard along."""
         words = f"<label><span>{escape(self.label)}</span>"
         if self.kind == "choice":
             options = "".join(
@@ -133,7 +133,7 @@ class MovingDrawing(Drawing):
         labels: Sequence[str],
         table: Sequence[Sequence[str]],
     ) -> MovingDrawing:
-        """The moving drawing of these frames: finished elements, in a box of width × height.
+        """Return the moving drawing of these frames: finished elements, in a box of width × height.
 
         An element that changes needs a `data-part` name, and is there in every frame.
         """

@@ -12,7 +12,7 @@ CELL = 18.0
 
 
 def _square(x: float, y: float, value: float, *, outlined: bool) -> str:
-    """The path of a square about (x, y) whose area is to its cell's as |value| is to 1."""
+    """Return the path of a square about (x, y) whose area is to its cell's as |value| is to 1."""
     side = 0.86 * CELL * abs(value) ** 0.5
     side -= min(1.4, side) if outlined else 0.0  # the outline adds its width
     corner = f"M{number(x - side / 2)} {number(y - side / 2)}"
@@ -20,7 +20,7 @@ def _square(x: float, y: float, value: float, *, outlined: bool) -> str:
 
 
 def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing:
-    """A drawing of a matrix with entries between -1 and 1, each entry a square of that area.
+    """Return a drawing of a matrix with entries between -1 and 1, each entry a square of that area.
 
     Positive entries are filled and blue, negative ones outlined and orange, so that the sign can
     be seen without colour. Rows and columns are counted from 0; `rows` and `columns` say of what.

@@ -12,7 +12,7 @@ from attnbook.figures.drawing import COLOURS, Drawing, number
 
 
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
-    """A drawing of the queries (solid arrows) and keys (dashed arrows) of the named tokens.
+    """Return a drawing of the queries (solid arrows) and keys (dashed arrows) of the named tokens.
 
     Shapes: query and key (n, 2), one label for each of the n tokens.
 
@@ -61,7 +61,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
 
 
 def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
-    """A drawing of values in the plane, the triangle or polygon they span, and the outputs in it.
+    """Return a drawing of values in the plane, the polygon that they span, and the outputs in it.
 
     Shapes: value and output (n, 2), one label for each of the n tokens; n is at least 3.
 
@@ -108,7 +108,7 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
 
 
 def _edges(points: NDArray[np.float64]) -> list[list[int]]:
-    """The pairs of points that are edges of the convex hull: all others lie on one side."""
+    """Return the pairs of points that are edges of the convex hull: all others lie on one side."""
     pairs = [(i, j) for i in range(len(points)) for j in range(i + 1, len(points))]
     edges = []
     for i, j in pairs:

@@ -19,7 +19,7 @@ DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ
 
 
 def score_histograms(samples: Mapping[int, Array]) -> Drawing:
-    """A drawing of the distribution of scores for each d_k, one above the other on one axis.
+    """Return a drawing of the distribution of scores for each d_k, one above the other on one axis.
 
     Shapes: samples maps d_k to scores (n,). Each histogram is drawn to its own peak: the width is
     what is compared.
@@ -58,7 +58,7 @@ def score_histograms(samples: Mapping[int, Array]) -> Drawing:
 
 
 def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
-    """A drawing of observed standard deviations (points) on the predicted line √d_k."""
+    """Return a drawing of observed standard deviations (points) on the predicted line √d_k."""
     observed = np.asarray(observed_std, dtype=np.float64)
     with canvas(8.6, 4.0) as (figure, [axes]):
         predicted = np.sqrt(np.asarray(d_ks))
@@ -87,7 +87,7 @@ def rule_curves(
     *,
     log_y: bool = False,
 ) -> Drawing:
-    """A drawing with one panel a field of `RuleStatistics` and one line a rule, over d_k.
+    """Return a drawing with one panel a field of `RuleStatistics` and one line a rule, over d_k.
 
     `fields` maps a field's name to its title on the panel; panels share the vertical axis.
     """
@@ -122,7 +122,7 @@ LEFT, STEP, PANEL, BASE, TALL = 14.0, 208.0, 200.0, 210.0, 140.0
 def _frame(
     raw_scores: Array, d_k: int, means: Mapping[str, experiments.RuleStatistics], n_draws: int
 ) -> str:
-    """The drawing of one d_k: the weights of one query, and means over draws, by rule."""
+    """Return the drawing of one d_k: the weights of one query, and means over draws, by rule."""
     n_keys = len(raw_scores)
     middle, bar, even = (3 * STEP + 16) / 2, (PANEL - 24.0) / n_keys, BASE - TALL / n_keys
     above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
@@ -152,7 +152,7 @@ def _frame(
 
 
 def _told(d_k: int, n_keys: int, means: Mapping[str, experiments.RuleStatistics]) -> str:
-    """The label of a frame."""
+    """Return the label of a frame."""
     largest = ", ".join(f"{mean.largest:.2f} divided by {rule}" for rule, mean in means.items())
     each = (
         f"Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, sum of squared "
@@ -171,7 +171,7 @@ def scaling_explorer(
     n_draws: int = 4_000,
     seed: int = 5,
 ) -> MovingDrawing:
-    """A moving figure: the weights of one query over n_keys keys under three divisors, by d_k.
+    """Return a moving figure: the weights of one query over its keys under three divisors, by d_k.
 
     The bars belong to one query and its keys, which grow entry by entry as the slider moves; the
     numbers under them are means over n_draws draws, from `experiments.scaling_rules`. (Seed 5 is a

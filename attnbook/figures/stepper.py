@@ -43,14 +43,14 @@ CENTRES = [(left + right) / 2 for left, right in pairwise(EDGES)]
 
 
 def _vector(entries: ArrayLike, digits: int | None = None) -> str:
-    """A vector as text: as short as it is exact, or with `digits` decimals."""
+    """Return a vector as text: as short as it is exact, or with `digits` decimals."""
     numbers = np.asarray(entries, dtype=np.float64).tolist()
     shown = [f"{n:g}" if digits is None else _show(n, digits) for n in numbers]
     return f"({', '.join(shown).replace('-', '−')})"
 
 
 def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, step: int) -> str:
-    """The drawing of one step for one token: the table as far as it is computed."""
+    """Return the drawing of one step for one token: the table as far as it is computed."""
     right, foot = EDGES[-1], TOP + ROW * len(table)
     here = WORKS_IN[step]
     body = [
@@ -82,7 +82,7 @@ def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, 
 def attention_stepper(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, tokens: Sequence[str]
 ) -> MovingDrawing:
-    """A moving figure: the output of each token, from query to weighted sum, step by step.
+    """Return a moving figure: the output of each token, from query to weighted sum, step by step.
 
     One slider picks the token that asks, the other the step. A number stands in the table from
     the step that computes it; the frame shows which column that is.
@@ -136,7 +136,7 @@ def attention_stepper(
 
 
 def _told(step: int, table: Sequence[Sequence[str]], output: str) -> str:
-    """The numbers that a step adds, in words."""
+    """Return the numbers that a step adds, in words."""
     if step == 0:
         return "Nothing is computed yet."
     if step == 6:

@@ -36,7 +36,7 @@ def _blocks(length: int, size: int) -> list[slice]:
 
 
 def _range(name: str, block: slice) -> str:
-    """The rows or columns of a block in words: "keys 2 to 3", "key 4"."""
+    """Return the rows or columns of a block in words: "keys 2 to 3", "key 4"."""
     last = block.stop - 1
     return f"{name} {last}" if block.start == last else f"{name}s {block.start} to {last}"
 
@@ -73,7 +73,7 @@ def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
 
 
 def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, str]:
-    """The title of a frame, the line below the tiles, and its label."""
+    """Return the title of a frame, the line below the tiles, and its label."""
     if step.here is None:
         title, note = f"{kind}: before the first of {total} tiles", "Every row has seen nothing."
         return title, note, f"{title}. {note}\nm = −∞, ℓ = 0.00, õ = 0.00 in each."
@@ -97,14 +97,14 @@ def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, st
 
 
 def _box(here: tuple[slice, slice] | None) -> tuple[float, float, float, float]:
-    """Where a tile lies: x, y, width and height."""
+    """Return where a tile lies: x, y, width and height."""
     queries, keys = here or (slice(0, 0), slice(0, 0))  # before the first tile: without width
     x, y = LEFT + keys.start * CELL, TOP + queries.start * CELL
     return x, y, (keys.stop - keys.start) * CELL, (queries.stop - queries.start) * CELL
 
 
 def _mark(name: str, box: tuple[float, float, float, float]) -> str:
-    """A tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
+    """Return a tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
         fill, stroke, d = "blue", "blue", f"M{x - 7:g} {y:g}l5 6 10-13"
@@ -115,7 +115,7 @@ def _mark(name: str, box: tuple[float, float, float, float]) -> str:
 
 
 def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
-    """The drawing of one step."""
+    """Return the drawing of one step."""
     right, bottom = LEFT + n_keys * CELL, TOP + len(step.rows) * CELL
     start: dict[str, Any] = {"text_anchor": "start"}
     end: dict[str, Any] = {"text_anchor": "end"}
@@ -156,7 +156,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
 def tile_walk(
     scores: ArrayLike, value: ArrayLike, block_q: int = 2, block_k: int = 2
 ) -> MovingDrawing:
-    """A moving figure: attention tile by tile, and the state of each row after each tile.
+    """Return a moving figure: attention tile by tile, and the state of each row after each tile.
 
     One list picks the mask (none, causal), one slider the step. Scores are printed in the tile at
     work only, since no other is held; a tick marks a tile that is done, a cross one that is

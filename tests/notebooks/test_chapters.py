@@ -15,7 +15,7 @@ from tools.set_repository import ROOT
 
 
 def listed() -> list[str]:
-    """Give the files under chapters/ that the book's table of contents names, in its order."""
+    """Return the files under chapters/ that the book's table of contents names, in its order."""
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     entries = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
     return [entry for entry in entries if entry.startswith("chapters/")]

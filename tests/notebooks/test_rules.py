@@ -47,7 +47,7 @@ def error() -> Cell:
 
 
 def good() -> Notebook:
-    """Give a small chapter that keeps every rule; the tests change its cells by their names."""
+    """Return a small chapter that keeps every rule; the tests change its cells by their names."""
     cells = [
         text("# A title\n\n" + "Some plain words. " * 350),
         code(SETUP_CELL, tags=(SETUP_TAG,)),

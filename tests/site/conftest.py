@@ -50,7 +50,8 @@ def pages() -> list[str]:
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     found = [toc["root"]]
     for part in toc["parts"]:
-        found += [chapter["file"] for chapter in part["chapters"]]
+        for chapter in part["chapters"]:
+            found += [page["file"] for page in (chapter, *chapter.get("sections", []))]
     return found
 
 

@@ -13,7 +13,7 @@ Rule = Callable[[Notebook], list[str]]
 
 
 def numbered(notebook: Notebook, kind: str) -> Iterator[tuple[str, Cell]]:
-    """Give the cells of a kind, each with the name that a fault calls it by."""
+    """Return the cells of a kind, each with the name that a fault calls it by."""
     for number, cell in enumerate(notebook["cells"], start=1):
         if cell["cell_type"] == kind and cell["source"].strip():
             yield f"cell {number}", cell
@@ -38,7 +38,7 @@ def parsed(cell: Cell) -> ast.Module:
 
 
 def calls(tree: ast.AST) -> Iterator[str]:
-    """Give the name of each function that is called, but for calls inside a definition."""
+    """Return the name of each function that is called, but for calls inside a definition."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             continue
@@ -48,7 +48,7 @@ def calls(tree: ast.AST) -> Iterator[str]:
 
 
 def called(call: ast.Call) -> str:
-    """Give the last part of the name: `assert_allclose` of `np.testing.assert_allclose(…)`."""
+    """Return the last part of the name: `assert_allclose` of `np.testing.assert_allclose(…)`."""
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -64,7 +64,7 @@ def outputs(cell: Cell, kind: str) -> list[dict[str, Any]]:
 
 
 def shown(cell: Cell) -> str:
-    """Give all text that the cell's outputs hold, of whatever kind."""
+    """Return all text that the cell's outputs hold, of whatever kind."""
     texts: list[str] = []
     for output in cell["outputs"]:
         texts.append(output.get("text", ""))

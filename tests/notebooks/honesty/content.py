@@ -26,7 +26,7 @@ EQUATION = re.compile(r"\$\$(?P<tex>.+?)\$\$(?:[ \t]*\((?P<label>[^()\s]+)\))?",
 
 
 def displayed_equations(notebook: Notebook) -> list[tuple[str, str | None]]:
-    """Give each `$$ … $$ (eq-name)` as the name of its cell and its label, in order."""
+    """Return each `$$ … $$ (eq-name)` as the name of its cell and its label, in order."""
     return [
         (name, found["label"])
         for name, cell in markdown_cells(notebook)
@@ -35,7 +35,7 @@ def displayed_equations(notebook: Notebook) -> list[tuple[str, str | None]]:
 
 
 def equation_labels(notebook: Notebook) -> list[str]:
-    """Give the labels of the numbered equations, in order."""
+    """Return the labels of the numbered equations, in order."""
     return [label for _, label in displayed_equations(notebook) if label]
 
 
@@ -200,7 +200,7 @@ def without_code(source: str) -> str:
 
 
 def prose(source: str) -> str:
-    """Give Markdown text without mathematics, code, addresses of links and HTML tags."""
+    """Return Markdown text without mathematics, code, addresses of links and HTML tags."""
     text = EQUATION.sub(" ", without_code(source))
     text = re.sub(r"(?<!\\)\$[^$\n]+(?:\n[^$\n]+)*\$", " ", text)
     return re.sub(r"<!--.*?-->|</?[A-Za-z][^>]*>", " ", LINK.sub("]", text), flags=re.DOTALL)
@@ -248,7 +248,7 @@ EPRINT = re.compile(r"(?im)^\s*eprint\s*=\s*[{\"]([^}\"]+)[}\"]")
 
 
 def links(notebook: Notebook) -> Iterator[tuple[str, str]]:
-    """Give each link's target with the name of its cell."""
+    """Return each link's target with the name of its cell."""
     for name, cell in markdown_cells(notebook):
         for found in LINK.finditer(without_code(cell["source"])):
             yield name, found["target"] or found["bare"]
