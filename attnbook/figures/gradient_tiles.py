@@ -27,8 +27,8 @@ def gradient_tiles(
 ) -> Drawing:
     """Return a drawing of the backward over tiles: what the tile `at` reads, and what it adds to.
 
-    The tiles carry the number of their turn in a loop over blocks of keys outside and blocks of
-    queries inside. With `is_causal` those above the diagonal are empty and have none; blocks of
+    The tiles carry the number of their turn in a loop over blocks of queries outside and blocks of
+    keys inside. With `is_causal` those above the diagonal are empty and have none; blocks of
     queries and of keys are equally long then.
 
     Raises: `ValueError` for a tile that is not there, or is skipped.
@@ -46,25 +46,24 @@ def gradient_tiles(
         body.append(_box(x + 2, 30, TILE - 4, TALL, f"K{name} V{name}", "read", j == column))
         words = f"dK{name} dV{name}"
         body.append(_box(x + 2, bottom + 2 * GAP, TILE - 4, TALL, words, "written", j == column))
-        for i in range(n_query_blocks):
+    for i in range(n_query_blocks):
+        y, name = top + i * TILE, str(i).translate(DIGITS)
+        middle, reads = y + (TILE - TALL) / 2, f"Q{name} G{name} L{name} D{name}"
+        body.append(_box(26, middle, WIDE, TALL, reads, "read", i == row))
+        body.append(_box(right + 2 * GAP, middle, WIDE / 2, TALL, f"dQ{name}", "written", i == row))
+        for j in range(n_key_blocks):
             shown, skip = (i, j) == at, is_causal and i < j
             turn, skipped = turn + (not skip), skipped + skip
             tile = rect(
-                x + 1, top + i * TILE + 1, TILE - 2, TILE - 2, "green",
+                left + j * TILE + 1, y + 1, TILE - 2, TILE - 2, "green",
                 fill_opacity=f"{0.3 if shown else 0.0 if skip else 0.08:.2f}",
                 stroke="grid" if skip else "green", stroke_width=2.4 if shown else 1.0,
                 stroke_dasharray="3 4" if skip else None,
             )  # fmt: skip
             label, ink = ("skip", "muted") if skip else (str(turn), "ink")
             # In the corner, where no arrow passes.
-            body.append(
-                tile + text(x + 5, top + i * TILE + 16, label, fill=ink, text_anchor="start")
-            )
-    for i in range(n_query_blocks):
-        y, name = top + i * TILE + (TILE - TALL) / 2, str(i).translate(DIGITS)
-        reads = f"Q{name} G{name} L{name} D{name}"
-        body.append(_box(26, y, WIDE, TALL, reads, "read", i == row))
-        body.append(_box(right + 2 * GAP, y, WIDE / 2, TALL, f"dQ{name}", "written", i == row))
+            corner = text(left + j * TILE + 5, y + 16, label, fill=ink, text_anchor="start")
+            body.append(tile + corner)
     x, y = left + (column + 0.5) * TILE, top + (row + 0.5) * TILE
     body += [
         arrow(26 + WIDE, y, x - 14, y, "ink", 1.8),
@@ -76,7 +75,7 @@ def gradient_tiles(
     ]
     alt = (
         f"Tiles of {n_query_blocks} blocks of queries by {n_key_blocks} blocks of keys, numbered "
-        f"as the loop visits them, one block of keys after another"
+        f"as the loop visits them, one block of queries after another"
         f"{f'; the {skipped} above the diagonal are skipped' if is_causal else ''}. The tile of "
         f"queries {row} and keys {column} reads Q, G, L and D of its row and K and V of its "
         f"column, and adds to dQ of its row and to dK and dV of its column."
