@@ -251,7 +251,7 @@ def check_one_mask(has_mask: bool, is_causal: bool) -> None:
 
 
 def checked_scale(scale: object, n_features: int) -> float:
-    """Return the factor on the scores: `scale`, or 1/√E for None (1 where E = 0)."""
+    """Return the factor on the scores: `scale`, or 1/√d_k for None (1 where d_k = 0)."""
     if scale is None:
         return 1.0 / math.sqrt(n_features) if n_features else 1.0
     if isinstance(scale, bool) or not isinstance(scale, Real):

@@ -20,7 +20,7 @@ Args:
         removes. It broadcasts to (…, H, L, S).
     dropout_p: {dropout}
     is_causal: Whether query i sees the keys j ≤ i alone.
-    scale: The factor on the scores, any finite number; 1/√E where it is None.
+    scale: The factor on the scores, any finite number; 1/√d_k where it is None.
     enable_gqa: Whether key and value have fewer heads: head h uses key head h // (H / H_kv).
     causal_align: Where query 0 stands among the keys: at key 0 ("top-left"), or so that the last
         query stands at the last key ("bottom-right"), as in decoding.
@@ -28,7 +28,7 @@ Args:
         side without a bound.
 
 Shapes:
-    query (…, H, L, E), key (…, H_kv, S, E), value (…, H_kv, S, E_v) → (…, H, L, E_v)
+    query (…, H, L, d_k), key (…, H_kv, S, d_k), value (…, H_kv, S, d_v) → (…, H, L, d_v)
 
 Raises:
     TypeError: what is no {kind}, a dtype that is not floating, dtypes that differ, a mask

@@ -71,9 +71,9 @@ def wide_tokens(X: Array, matrices: Mapping[str, Array], heads: bool = False) ->
 class Call:
     """A call that has passed the door.
 
-    query (…, L, E), key (…, S, E) and value (…, S, E_v) have the dtype to compute in. With groups
-    they have one axis more, (…, H_kv, group, L, E) and (…, H_kv, 1, S, E), along which the keys
-    broadcast. `batch` are the leading dimensions of the result.
+    query (…, L, d_k), key (…, S, d_k) and value (…, S, d_v) have the dtype to compute in. With
+    groups they have one axis more, (…, H_kv, group, L, d_k) and (…, H_kv, 1, S, d_k), along which
+    the keys broadcast. `batch` are the leading dimensions of the result.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Call:
             self.mask = np.broadcast_to(self.mask, (*leading, self.n_queries, self.n_keys))
 
     def _grouped(self, array: Array) -> Array:
-        """Return (…, H, L, E) as (…, H_kv, group, L, E), where there are groups."""
+        """Return (…, H, L, d_k) as (…, H_kv, group, L, d_k), where there are groups."""
         if self.group == 1 or array.ndim < 3:
             return array
         *batch, n_heads, n_rows, n_columns = array.shape
@@ -117,7 +117,7 @@ class Call:
         return array.reshape(*batch, *pair, n_rows, n_columns)
 
     def _shared(self, array: Array) -> Array:
-        """Return (…, H_kv, S, E) as (…, H_kv, 1, S, E), where there are groups."""
+        """Return (…, H_kv, S, d_k) as (…, H_kv, 1, S, d_k), where there are groups."""
         return array if self.group == 1 else array[..., None, :, :]
 
     def _with_headroom(self, value: Array) -> Array:

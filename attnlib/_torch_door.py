@@ -136,8 +136,9 @@ def seen(tensor: Tensor, part: Tensor | None) -> Tensor:
 class Call:
     """A call that has passed the door.
 
-    query (…, H, L, E), key (…, H_kv, S, E) and value (…, H_kv, S, E_v) are the caller's tensors;
-    mask is None or has two dimensions and more. `batch` are the leading dimensions of the result.
+    query (…, H, L, d_k), key (…, H_kv, S, d_k) and value (…, H_kv, S, d_v) are the caller's
+    tensors; mask is None or has two dimensions and more. `batch` are the leading dimensions of the
+    result.
     """
 
     def __init__(self, tensors: Mapping[str, object], options: Options = NOTHING) -> None:
@@ -157,7 +158,7 @@ class Call:
         self.batch: Shape = call.batch
         self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
         self.scale, self.group = call.scale, call.group
-        # None is handed on, because an operator computes 1/√E from shapes that it sees itself.
+        # None is handed on, because an operator computes 1/√d_k from shapes that it sees itself.
         self.scale_asked_for = None if options.scale is None else call.scale
         self.dropout_p: float = options.dropout_p
         self.wants_lse = False
@@ -176,7 +177,7 @@ class Matrices(Call):
     """A call prepared for products of whole matrices.
 
     query, key and value have the dtype to compute in. Query heads that share a key head are one
-    list of rows, (…, H_kv, group · L, E), and those of the mask follow them. Keys and values that
+    list of rows, (…, H_kv, group · L, d_k), and those of the mask follow them. Keys and values that
     no query may see are zeros.
     """
 

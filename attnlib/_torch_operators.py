@@ -24,7 +24,7 @@ Operand = Tensor | None
 class Results(NamedTuple):
     """What a forward returns.
 
-    Shapes: output (…, L, E_v); lse, shift and row_sum (…, L); lost (…, L, E_v), or no numbers.
+    Shapes: output (…, L, d_v); lse, shift and row_sum (…, L); lost (…, L, d_v), or no numbers.
     """
 
     output: Tensor

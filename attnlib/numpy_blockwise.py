@@ -63,7 +63,7 @@ def _shift(row_max: Array) -> Array:
 class SoftmaxState(NamedTuple):
     """What is kept of the keys seen so far, for each row.
 
-    Shapes: row_max (…, L), row_sum (…, L), output (…, L, E_v); output is not yet divided.
+    Shapes: row_max (…, L), row_sum (…, L), output (…, L, d_v); output is not yet divided.
     Source: Milakov and Gimelshein 2018, algorithm 3; Rabe and Staats 2021; chapter 12.
     """
 
@@ -73,7 +73,7 @@ class SoftmaxState(NamedTuple):
 
     @classmethod
     def empty(cls, shape: Shape, n_features: int, dtype: Any = np.float64) -> SoftmaxState:
-        """Return the state before the first key, (-∞, 0, 0), for `shape` (…, L) and E_v features.
+        """Return the state before the first key, (-∞, 0, 0), for `shape` (…, L) and d_v features.
 
         >>> SoftmaxState.empty((1,), 2)
         SoftmaxState(row_max=array([-inf]), row_sum=array([0.]), output=array([[0., 0.]]))
@@ -86,7 +86,7 @@ class SoftmaxState(NamedTuple):
 
         A key with the score -∞ does not take part: its value counts for nothing.
 
-        Shapes: scores (…, L, B), value (…, B, E_v).
+        Shapes: scores (…, L, B), value (…, B, d_v).
         Raises: TypeError for what is no floating array; ValueError for shapes that do not fit.
 
         >>> state = SoftmaxState.empty((1,), 1).update(np.zeros((1, 2)), np.array([[1.0], [3.0]]))
@@ -117,7 +117,7 @@ class SoftmaxState(NamedTuple):
         """
         if self.output.shape[-2:] != other.output.shape[-2:]:
             raise ValueError(
-                f"states must share L and E_v; got {self.output.shape} and {other.output.shape}"
+                f"states must share L and d_v; got {self.output.shape} and {other.output.shape}"
             )
         with np.errstate(all="ignore"):
             row_max = np.maximum(self.row_max, other.row_max)
@@ -128,7 +128,7 @@ class SoftmaxState(NamedTuple):
         return SoftmaxState(row_max, row_sum, output)
 
     def finish(self) -> tuple[Array, Array]:
-        """Return the output o / ℓ, (…, L, E_v), and the log-sum-exp m + log ℓ, (…, L).
+        """Return the output o / ℓ, (…, L, d_v), and the log-sum-exp m + log ℓ, (…, L).
 
         For a row that saw nothing they are 0 and -∞.
         """

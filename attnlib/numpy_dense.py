@@ -24,7 +24,7 @@ from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, w
 def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
     """Return the attention output: for each query a weighted mean of the values.
 
-    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None.
+    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
 
     NaN in what takes part gives NaN. In a key or a value that does not take part it changes
     nothing. A row in which no key takes part gives zeros.
@@ -74,7 +74,7 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
     """Return the scores S = scale · Q Kᵀ: row i holds query i against all keys.
 
     Shapes:
-        query (…, L, E), key (…, S, E) → (…, L, S)
+        query (…, L, d_k), key (…, S, d_k) → (…, L, S)
 
     Example:
         >>> keys = np.array([[3.0, 4.0], [5.0, 6.0]])
@@ -109,7 +109,7 @@ def attention_weights(
     """Return the weights A = softmax(S + mask): row i says how much query i takes from each key.
 
     Shapes:
-        query (…, H, L, E), key (…, H_kv, S, E) → (…, H, L, S), to which attn_mask broadcasts
+        query (…, H, L, d_k), key (…, H_kv, S, d_k) → (…, H, L, S), to which attn_mask broadcasts
 
     Example:
         >>> attention_weights(np.zeros((2, 1)), np.zeros((2, 1)), is_causal=True)

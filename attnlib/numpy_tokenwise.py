@@ -24,7 +24,7 @@ from attnlib._numpy_door import Call, attention
 def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
     """Return the attention output: for each query a weighted mean of the values.
 
-    softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None.
+    softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
 
     A key takes part in a query's row if the mask there is True, or a float other than -∞, and,
     with `is_causal`, if j ≤ i. A key that does not take part is not read: NaN in it changes

@@ -5,12 +5,12 @@ score m, the row sum ℓ and the output o, which is chapter 12's fold (`numpy_bl
 
     m' = max(m, max_j s_j)    ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')    o' likewise, with v_j
 
-Backward: the weights of a tile are recomputed from m and ℓ, the two parts of the log-sum-exp
-L = m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
+Backward: the weights P of a tile are recomputed from m and ℓ, the two parts of the log-sum-exp
+m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
 
     P  = exp(S - m) / ℓ                  dV = Pᵀ dO
-    D  = rowsum(dO ∘ O) - dL             dS = P ∘ (dO Vᵀ - D)
-    dQ = scale · dS K                    dK = scale · dSᵀ Q          dM = dS
+    D  = rowsum(dO ∘ O) - d(lse)         dS = P ∘ (dO Vᵀ - D)
+    dQ = scale · dS K                    dK = scale · dSᵀ Q          d(mask) = dS
 
 The parts are kept apart because their sum forgets ℓ where m is large, as under a mask of the
 least finite number. Half precision (float16, bfloat16) is computed in float32, and rounded once,
@@ -34,52 +34,11 @@ from attnlib._torch_operators import Four, Operand, Operator, Results, placehold
 from attnlib._torch_tiles import Tiles, cut, grouped, headroom_of, heads, sizes
 
 
-@attention()
-def scaled_dot_product_attention(
-    call: Call, *, block_size_q: int | None = None, block_size_k: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the attention output: for each query a weighted mean of the values.
-
-    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None, in tiles of
-    `block_size_q` queries by `block_size_k` keys (at least 1). Where they are None they are chosen
-    from the shapes. They change the result by rounding only.
-
-    A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
-    NaN. In a key or value that no row of its tile may see, it changes nothing; tiles that
-    `is_causal` and `window` leave out are not computed at all. In one that some rows of the tile
-    see, the others of the tile see a NaN value as well, as in torch (0 · NaN), but not a NaN key;
-    gradients mix the rows and are NaN in both cases.
-
-    The same call gives the same bits. The last bits of a row may depend on what is computed beside
-    it, because torch chooses its products by the whole shape. There are first derivatives alone,
-    and second ones raise a RuntimeError: `torch_dense` has more.
-
-    Source:
-        Dao et al. 2022, algorithms 1 and 4; chapters 12 and 13.
-
-    Example:
-        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
-        tensor([[15.]])
-    """
-    sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
-    # 0 is to be chosen. A block of FARTHEST holds every sequence.
-    options = [
-        0 if size is None else min(checked_count(name, size, least=1), FARTHEST)
-        for name, size in sizes.items()
-    ]
-    results = _operator(call, options)
-    return results.output, results.lse
-
-
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
 def _attend(
     tiles: Tiles, headroom: Operand, query: Tensor, key: Tensor, value: Tensor, output: Tensor,
     shift: Tensor, row_sum: Tensor, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
-    """Fill output (G, L, E_v), shift and row_sum (G, L, 1) of some heads."""
+    """Fill output (G, L, d_v), shift and row_sum (G, L, 1) of some heads."""
     lowest = torch.finfo(output.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
     for rows in blocks(0, query.shape[1], block_q):
         q = tiles.queries(query[:, rows])
@@ -129,6 +88,47 @@ def _differentiate(
                 d_query[:, rows].baddbmm_(d_scores, k)
             if d_key is not None:
                 d_key[:, columns].baddbmm_(d_scores.mT, q)
+
+
+@attention()
+def scaled_dot_product_attention(
+    call: Call, *, block_size_q: int | None = None, block_size_k: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the attention output: for each query a weighted mean of the values.
+
+    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None, in tiles of
+    `block_size_q` queries by `block_size_k` keys (at least 1). Where they are None they are chosen
+    from the shapes. They change the result by rounding only.
+
+    A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
+    NaN. In a key or value that no row of its tile may see, it changes nothing; tiles that
+    `is_causal` and `window` leave out are not computed at all. In one that some rows of the tile
+    see, the others of the tile see a NaN value as well, as in torch (0 · NaN), but not a NaN key;
+    gradients mix the rows and are NaN in both cases.
+
+    The same call gives the same bits. The last bits of a row may depend on what is computed beside
+    it, because torch chooses its products by the whole shape. There are first derivatives alone,
+    and second ones raise a RuntimeError: `torch_dense` has more.
+
+    Source:
+        Dao et al. 2022, algorithms 1 and 4; chapters 12 and 13.
+
+    Example:
+        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
+        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
+        tensor([[15.]])
+    """
+    sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
+    # 0 is to be chosen. A block of FARTHEST holds every sequence.
+    options = [
+        0 if size is None else min(checked_count(name, size, least=1), FARTHEST)
+        for name, size in sizes.items()
+    ]
+    results = _operator(call, options)
+    return results.output, results.lse
+
+
+scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
 
 
 def _like(

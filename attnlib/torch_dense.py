@@ -63,7 +63,7 @@ scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
 def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
     if abs(scale) > 1:  # a large query times a large scale could be ∞ on the way
         return torch.matmul(query, key.mT) * scale
-    return torch.matmul(query * scale, key.mT)  # L E products with the scale, not L S
+    return torch.matmul(query * scale, key.mT)  # L d_k products with the scale, not L S
 
 
 @as_autocast_does

@@ -42,7 +42,7 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output: for each query a weighted mean of the values.
 
-    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None. E and E_v go up to 256.
+    O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None. Up to 256 features.
 
     Masks, empty rows and NaN are those of `torch_blockwise`, in tiles of the kernel's size. The
     products of queries and keys must stay within float32 before they are scaled. The same call

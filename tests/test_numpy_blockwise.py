@@ -303,7 +303,7 @@ def test_a_block_that_does_not_fit(
 def test_states_that_do_not_fit(n_rows: int, n_features: int) -> None:
     one, two = SoftmaxState.empty((3,), 2), SoftmaxState.empty((n_rows,), n_features)
     came = rf"\(3, 2\) and \({n_rows}, {n_features}\)"
-    with pytest.raises(ValueError, match=rf"states must share L and E_v; got {came}"):
+    with pytest.raises(ValueError, match=rf"states must share L and d_v; got {came}"):
         one.merge(two)
 
 
