@@ -266,7 +266,7 @@ def checked_scale(scale: object, n_features: int) -> float:
     return number
 
 
-def beyond(scale: float, limits: Any) -> bool:
+def out_of_range(scale: float, limits: Any) -> bool:
     """Return whether a dtype, given by its finfo, would make 0 or ∞ of a scale that is neither."""
     return bool(scale) and not limits.tiny <= abs(scale) <= limits.max
 

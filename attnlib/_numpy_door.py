@@ -17,11 +17,11 @@ from attnlib._checks import (
     Array,
     Options,
     Shape,
-    beyond,
     check_dtypes,
     check_no_dropout,
     check_projection,
     checked_call,
+    out_of_range,
 )
 from attnlib._door import Attention, door
 
@@ -91,7 +91,7 @@ class Call:
         self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
         self.result: Shape = call.batch
         self.lse_dtype = self.dtype = np.dtype(dtype or widened(known["query"][..., :0]).dtype)
-        if beyond(call.scale, np.finfo(self.dtype)):
+        if out_of_range(call.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)
         self.scale = self.dtype.type(call.scale)
         self.group = call.group

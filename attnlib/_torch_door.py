@@ -23,12 +23,12 @@ from attnlib._checks import (
     Band,
     Options,
     Shape,
-    beyond,
     check_dtypes,
     check_no_dropout,
     check_projection,
     checked_call,
     dtype_name,
+    out_of_range,
 )
 from attnlib._door import Attention, door
 
@@ -122,10 +122,10 @@ def widened(tensor: Tensor) -> Tensor:
 def computing_dtype(dtype: torch.dtype, scale: float | None = None) -> torch.dtype:
     """Return the dtype that sums are kept in; it has to hold the scale too."""
     wide = torch.float32 if dtype in HALF else dtype
-    return torch.float64 if scale and beyond(scale, torch.finfo(wide)) else wide
+    return torch.float64 if scale and out_of_range(scale, torch.finfo(wide)) else wide
 
 
-def seen(tensor: Tensor, part: Tensor | None) -> Tensor:
+def zero_unseen(tensor: Tensor, part: Tensor | None) -> Tensor:
     """Return keys or values with zeros for those that no query may see: 0 · NaN is NaN.
 
     `part` says which keys take part in which row, None for all in all.
@@ -188,7 +188,8 @@ class Matrices(Call):
         self.part = self._taking_part()
         # Under a plain causal mask, and with no more keys than queries, the last query sees all.
         if self.mask is not None or self.n_keys > self.n_queries or self.band != Band(0, None, 0):
-            self.key, self.value = seen(self.key, self.part), seen(self.value, self.part)
+            self.key = zero_unseen(self.key, self.part)
+            self.value = zero_unseen(self.value, self.part)
         dtype = computing_dtype(self.asked, self.scale)
         self.query = widened(self._folded(self.query)).to(dtype)
         self.key, self.value = (widened(x).to(dtype) for x in (self.key, self.value))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import Band, blocks
-from attnlib._torch_door import seen
+from attnlib._torch_door import zero_unseen
 from attnlib._torch_operators import Operand
 
 
@@ -137,7 +137,7 @@ class Tiles:
         factor = scale / self.unit
         self.before, self.after = (factor, 1.0) if abs(factor) <= 1 else (1.0, factor)
         self.memory: dict[str, Tensor] = {}
-        self.edges: dict[tuple[int, int, int, bool], Tensor] = {}
+        self.edges: dict[tuple[int, int, int, str], Tensor] = {}
 
     def queries(self, query: Tensor) -> Tensor:
         """Return a block of queries, scaled."""
@@ -157,7 +157,7 @@ class Tiles:
                 torch.arange(x.start, x.stop, device=key.device) for x in (rows, columns)
             )
             part = part & self.band.sees(queries[:, None], keys)
-        return seen(key[:, columns], part), seen(value[:, columns], part)
+        return zero_unseen(key[:, columns], part), zero_unseen(value[:, columns], part)
 
     def part(self, rows: slice, columns: slice) -> Operand:
         """Return which keys of a tile the mask lets take part, None for all of them."""
@@ -185,21 +185,21 @@ class Tiles:
         """Put -∞ outside of the band, looking only at the columns that it cuts."""
         first, left, right = self.band
         if right is not None:
-            beyond = rows.start + first + right + 1  # from here on some row sees nothing
-            start = max(columns.start, beyond)
+            after = rows.start + first + right + 1  # from here on some row sees nothing
+            start = max(columns.start, after)
             if start < columns.stop:
                 edge = scores[..., start - columns.start :]
-                self.cut_off(edge, beyond - 1 - start, after=True)
+                self.cut_off(edge, after - 1 - start, side="after")
         if left is not None:
             before = rows.stop - 1 + first - left  # up to here some row sees nothing
             stop = min(columns.stop, before)
             if columns.start < stop:
                 edge = scores[..., : stop - columns.start]
-                self.cut_off(edge, rows.start + first - left - columns.start, after=False)
+                self.cut_off(edge, rows.start + first - left - columns.start, side="before")
 
-    def cut_off(self, edge: Tensor, diagonal: int, after: bool) -> None:
-        """Put -∞ after or before a diagonal: first 0, of whatever was there, then add -∞."""
-        key = (*edge.shape[1:], diagonal, after)
+    def cut_off(self, edge: Tensor, diagonal: int, side: str) -> None:
+        """Put -∞ on one side of a diagonal: first 0, whatever was there, and then -∞ is added."""
+        key, after = (*edge.shape[1:], diagonal, side), side == "after"
         if key not in self.edges:
             hidden = torch.full_like(edge[0], -math.inf)
             self.edges[key] = hidden.triu_(diagonal + 1) if after else hidden.tril_(diagonal - 1)
