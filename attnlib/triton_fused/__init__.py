@@ -19,11 +19,18 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import broadcast_shapes, check_flag, check_no_dropout, checked_scale
+from attnlib._checks import Band, broadcast_shapes, check_flag, check_no_dropout, checked_scale
 from attnlib._torch_checks import as_autocast_does, torch_call
 from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder
-from attnlib._triton_launch import INTERPRETED, attend, differentiate
 from attnlib.torch_blockwise import _computing
+from attnlib.triton_fused._launch import (
+    INTERPRETED,
+    Kept,
+    Operands,
+    Upstream,
+    attend,
+    differentiate,
+)
 
 _LARGEST_WIDTH = 256
 
@@ -49,17 +56,16 @@ def _like(
     return Results(output, lse, shift, log_sum, lost)
 
 
-def _forward(
+def _run_forward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, is_causal: bool,
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return output, log-sum-exp, its parts m and log₂ ℓ, and what the output's rounding lost."""
     results = _like(query, key, value, attn_mask, is_causal, scale, group, options)
-    output, lse, shift, log_sum, lost = results
-    if lse.numel() and key.shape[-2]:
+    if results.lse.numel() and key.shape[-2]:
         attend(
-            query, key, value, attn_mask, output, lost if lost.numel() else None, lse, shift,
-            log_sum, checked_scale(scale, query.shape[-1]), is_causal, group,
+            Operands(query, key, value, attn_mask), results,
+            checked_scale(scale, query.shape[-1]), Band(0, None, 0 if is_causal else None), group,
         )  # fmt: skip
     else:
         for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
@@ -67,7 +73,7 @@ def _forward(
     return results
 
 
-def _backward(
+def _run_backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
     log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     is_causal: bool, scale: float | None, group: int, options: list[int],
@@ -77,9 +83,9 @@ def _backward(
     deterministic, _ = options
     if shift.numel() and key.shape[-2]:
         gradients = differentiate(
-            query, key, value, attn_mask, output, lost if lost.numel() else None, shift, log_sum,
-            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), is_causal, group,
-            bool(deterministic),
+            Operands(query, key, value, attn_mask), Kept(output, lost, shift, log_sum),
+            Upstream(d_output, d_lse), needed, checked_scale(scale, query.shape[-1]),
+            Band(0, None, 0 if is_causal else None), group, bool(deterministic),
         )  # fmt: skip
     else:
         gradients = [torch.zeros_like(x) for x in inputs]
@@ -92,7 +98,7 @@ def _backward(
     return first, second, third, placeholder(query)
 
 
-_operator = Operator("triton_fused", _forward, _like, _backward)
+_operator = Operator("triton_fused", _run_forward, _like, _run_backward)
 
 
 def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:

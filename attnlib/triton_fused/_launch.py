@@ -16,9 +16,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnlib._torch_operators import Operand
-from attnlib._triton_backward import keys_backward, query_backward, row_sums
-from attnlib._triton_kernels import BOOLEAN, FLOATING, NO_MASK, forward
+from attnlib._checks import Band
+from attnlib._torch_operators import Operand, Results
+from attnlib.triton_fused._backward import (
+    Gradients,
+    Rows,
+    keys_backward,
+    query_backward,
+    row_sums,
+)
+from attnlib.triton_fused._forward import Outputs, forward
+from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 
@@ -79,11 +87,20 @@ def fits(blocks: Blocks, own: int, streams: int, sums: int, size: int) -> bool:
     return shared <= 227 * 1024 and sums + 2 * n_scores <= 192 * 32 * blocks.warps
 
 
+class Case(NamedTuple):
+    """What the tuner tells calls apart by, beside what is compiled in."""
+
+    length_q: int  # in powers of two, like the next two
+    length_k: int
+    heads: int  # of all batches
+    mask_bytes: int  # of a number
+
+
 class Kernel:
     """A kernel with its configurations; Triton times them, and remembers the fastest.
 
-    It times them anew for everything that changes the code: what is compiled in, the dtypes, and
-    the lengths in powers of two. Under the interpreter there is nothing to time.
+    It times them anew for everything that changes the code, and for lengths and numbers of heads in
+    powers of two. Under the interpreter there is nothing to time.
     """
 
     def __init__(self, function: Any, blocks: list[Blocks], by_keys: bool) -> None:
@@ -93,7 +110,7 @@ class Kernel:
             for name, parameter in inspect.signature(function.fn).parameters.items()
             if "constexpr" in str(parameter.annotation) and name not in ("BLOCK_Q", "BLOCK_K")
         ]
-        self.key = [*compiled_in, "length_q", "length_k"]
+        self.key = [*compiled_in, "case"]
         self.tuned = triton.autotune(
             [self.config(b) for b in blocks],
             key=self.key,
@@ -103,48 +120,50 @@ class Kernel:
 
     @staticmethod
     def config(blocks: Blocks) -> triton.Config:
+        """Return the configuration as Triton has it."""
         sizes = {"BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
         return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
 
-    def fitting(self, arguments: dict[str, Any]) -> list[Blocks]:
-        """Give the configurations that have room."""
-        E, E_V = arguments["BLOCK_E"], arguments["BLOCK_V"]
-        size = arguments["DTYPE"].primitive_bitwidth // 8
+    def fitting(self, choices: Choices) -> list[Blocks]:
+        """Return the configurations that have room."""
+        E, E_V = choices.BLOCK_E, choices.BLOCK_V
+        size = choices.DTYPE.primitive_bitwidth // 8
         found = []
         for b in self.blocks:
             if self.by_keys:
                 room = b.keys * (E + E_V), b.queries * (E + E_V), b.keys * (E + E_V)
             else:
-                own = E if "OUT" in arguments else E + E_V  # the backward has dO beside Q
+                own = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 room = b.queries * own, b.keys * (E + E_V), b.queries * max(E, E_V)
             if fits(b, *room, size):
                 found.append(b)
         return found or self.blocks[-1:]
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
-        return [self.config(b) for b in self.fitting(arguments)]
+        return [self.config(b) for b in self.fitting(arguments["CHOICES"])]
 
-    def chosen(self, arguments: dict[str, Any]) -> Blocks | None:
-        """Give the blocks to take without timing, if any.
+    def chosen(self, choices: Choices, case: Case) -> Blocks | None:
+        """Return the blocks to take without timing, if any.
 
         To compile and time them all takes seconds, which short lengths never give back.
         """
-        longest = max(arguments["length_q"], arguments["length_k"])
+        longest = max(case.length_q, case.length_k)
         if INTERPRETED:
             size = 16 if longest <= 64 else 64
             return Blocks(size, size, 4, 1)
         if longest < SHORTEST_TUNED:
-            return next(b for b in self.fitting(arguments) if b.queries * b.keys <= 64 * 64)
+            return next(b for b in self.fitting(choices) if b.queries * b.keys <= 64 * 64)
         return None
 
     def __call__(self, heads: int, **arguments: Any) -> None:
         """Start one program for each block of each head."""
-        n_rows = arguments["n_keys" if self.by_keys else "n_queries"]
+        sizes = arguments["sizes"]
+        n_rows = sizes.n_keys if self.by_keys else sizes.n_queries
 
         def grid(given: dict[str, Any]) -> tuple[int]:
             return (heads * -(-n_rows // given["BLOCK_K" if self.by_keys else "BLOCK_Q"]),)
 
-        blocks = self.chosen(arguments)
+        blocks = self.chosen(arguments["CHOICES"], arguments["case"])
         if blocks is None:
             self.tuned[grid](**arguments, enable_fp_fusion=True)
         else:
@@ -155,7 +174,7 @@ class Kernel:
 def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
     """Undo what a timed call scattered."""
     if arguments.get("SCATTER"):
-        arguments["D_Q"].zero_()
+        arguments["gradients"].query.start.zero_()
 
 
 FORWARD = Kernel(forward, QUERY_BLOCKS, by_keys=False)
@@ -197,34 +216,76 @@ def _ready(device: torch.device) -> Iterator[None]:
             yield
 
 
+class Kept(NamedTuple):
+    """What the forward keeps for the backward, beside its inputs."""
+
+    output: Tensor
+    lost: Tensor  # what the output lost when it was rounded, or no numbers
+    shift: Tensor
+    log2_sum: Tensor
+
+
+class Upstream(NamedTuple):
+    """The gradients by what the forward returned."""
+
+    output: Tensor
+    lse: Tensor
+
+
+class Operands(NamedTuple):
+    """What the forward starts from; the mask is None or broadcasts to (…, L, S)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Operand
+
+
 def _padded(width: int) -> int:
-    """Give the width of a tile: tl.dot takes powers of two from 16 on."""
+    """Return the width of a tile: tl.dot takes powers of two from 16 on."""
     return max(16, int(triton.next_power_of_2(width)))
 
 
+def _view(x: Operand) -> View | None:
+    """Return a tensor with four dimensions as the kernels take it."""
+    return None if x is None else View(x, x.stride())
+
+
+def _within(bound: int, n_queries: int, n_keys: int) -> int:
+    """Return a bound that says the same and fits 32 bits."""
+    return max(-n_queries, min(bound, n_keys))
+
+
 def _arguments(
-    q: Tensor, k: Tensor, v: Tensor, mask: Operand, dtype: torch.dtype, scale: float,
-    is_causal: bool, group: int,
+    q: Tensor, k: Tensor, v: Tensor, mask: Operand, wide: torch.dtype, scale: float, band: Band,
+    group: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Give what the three kernels have in common."""
-    n_heads, n_queries, n_keys = q.shape[1], q.shape[2], k.shape[2]
+    """Return what the three kernels have in common."""
+    batch, n_heads, n_queries, width = q.shape
+    n_keys, width_v = v.shape[2:]
     kind = NO_MASK
     if mask is not None:
         kind = BOOLEAN if mask.dtype == torch.bool else FLOATING
         mask = mask.view(torch.uint8) if mask.dtype == torch.bool else mask
-    half = dtype == torch.float32
+    low, high = (
+        _within(bound, n_queries, n_keys)
+        for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
+    )
+    narrow = wide == torch.float32
     return {
-        "Q": q, "K": k, "V": v, "mask": mask,
-        "q_strides": q.stride(), "k_strides": k.stride(), "v_strides": v.stride(),
-        "mask_strides": (0, 0, 0, 0) if mask is None else mask.stride(),
-        # As a number it would come as float32.
-        "scale": scale if half else torch.full((1,), scale, dtype=dtype, device=q.device),
-        "n_heads": n_heads, "n_queries": n_queries, "n_keys": n_keys,
-        "length_q": triton.next_power_of_2(n_queries), "length_k": triton.next_power_of_2(n_keys),
-        "GROUP": group, "E": q.shape[3], "E_V": v.shape[3],
-        "BLOCK_E": _padded(q.shape[3]), "BLOCK_V": _padded(v.shape[3]),
-        "IS_CAUSAL": is_causal, "MASK": kind.value,
-        "DTYPE": DTYPES[q.dtype if half else dtype],
+        "inputs": Inputs(_view(q), _view(k), _view(v), _view(mask)),
+        # Triton passes Python's floats as float32, so that a scale in float64 lies in memory.
+        "scale": scale if narrow else torch.full((1,), scale, dtype=wide, device=q.device),
+        "sizes": Sizes(n_heads, n_queries, n_keys, low, high),
+        "case": Case(
+            triton.next_power_of_2(n_queries), triton.next_power_of_2(n_keys),
+            triton.next_power_of_2(batch * n_heads), 0 if mask is None else mask.element_size(),
+        ),
+        "CHOICES": Choices(
+            group, width, width_v, _padded(width), _padded(width_v), kind.value,
+            band.left is not None, band.right is not None,
+            DTYPES[q.dtype if narrow else wide], DTYPES[wide],
+        ),
     }  # fmt: skip
 
 
@@ -242,78 +303,97 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
     return torch.where(largest > limit, room, 0).to(dtype)
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Operand, output: Tensor, lost: Operand,
-    lse: Tensor, shift: Tensor, log_sum: Tensor, scale: float, is_causal: bool, group: int,
-) -> None:  # fmt: skip
-    """Fill output (…, L, E_v), what its rounding lost, the log-sum-exp and its parts (…, L)."""
-    batch = output.shape[:-2]
+def _level_all(operands: Operands, batch: Sequence[int], group: int) -> list[Operand]:
+    """Expand the operands' leading dimensions to those of the result."""
+    query, key, value, mask = operands
     if mask is not None:
-        mask = _level(mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2]), batch)
-    operands: list[Operand] = [
-        _level(query, batch), _level(key, batch, group), _level(value, batch, group), mask,
-        *(x if x is None else _level(x, batch) for x in (output, lost)),
-        *(_level(x[..., None], batch) for x in (lse, shift, log_sum)),
+        mask = mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2])
+    level = [_level(query, batch), _level(key, batch, group), _level(value, batch, group)]
+    return [*level, None if mask is None else _level(mask, batch)]
+
+
+def attend(operands: Operands, results: Results, scale: float, band: Band, group: int) -> None:
+    """Compute the output (…, L, E_v), what its rounding lost, the log-sum-exp and its parts (…, L).
+
+    Args:
+        operands: query, key and value, with leading dimensions that broadcast, and the mask.
+        results: Memory that is filled. Where `lost` has no numbers, it is left out. The row sum is
+            stored as its logarithm in base 2.
+        scale: The positive factor on scores.
+        band: The keys that each query sees by its place.
+        group: Query heads that share one key head.
+    """
+    output, lse, shift, log2_sum, lost = results
+    batch = output.shape[:-2]
+    levelled: list[Operand] = [
+        *_level_all(operands, batch, group),
+        _level(output, batch), _level(lost, batch) if lost.numel() else None,
+        *(_level(x[..., None], batch) for x in (lse, shift, log2_sum)),
     ]  # fmt: skip
-    end = min(query.shape[-2], key.shape[-2]) if is_causal else key.shape[-2]
-    headroom = _headroom(value[..., :end, :], lse.dtype)
-    with _ready(query.device):
-        for q, k, v, m, o, lost, *sums in _walk(operands):
+    start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
+    headroom = _headroom(operands.value[..., start:end, :], lse.dtype)
+    with _ready(operands.query.device):
+        for q, k, v, mask, o, lost_part, *sums in _walk(levelled):
             FORWARD(
                 q.shape[0] * q.shape[1],
-                **_arguments(q, k, v, m, lse.dtype, scale, is_causal, group),
-                **dict(zip(("LSE", "SHIFT", "LOG_SUM"), sums, strict=True)),
-                OUT=o, LOST=lost, o_strides=o.stride(), KEEPS=lost is not None, HEADROOM=headroom,
+                **_arguments(q, k, v, mask, lse.dtype, scale, band, group),
+                results=Outputs(_view(o), _view(lost_part), *sums), headroom=headroom,
             )  # fmt: skip
 
 
 def differentiate(
-    query: Tensor, key: Tensor, value: Tensor, mask: Operand, output: Tensor, lost: Operand,
-    shift: Tensor, log_sum: Tensor, d_output: Tensor, d_lse: Tensor, needed: Sequence[bool],
-    scale: float, is_causal: bool, group: int, deterministic: bool,
+    operands: Operands, kept: Kept, upstream: Upstream, needed: Sequence[bool], scale: float,
+    band: Band, group: int, deterministic: bool,
 ) -> list[Operand]:  # fmt: skip
-    """Give the gradients that are needed, each with all leading dimensions of the result.
+    """Return the gradients that are needed, each with all leading dimensions of the result.
 
     A gradient that will be summed over some of them, and dQ by atomic additions, is kept wide.
+
+    Args:
+        operands, scale, band, group: As given to `attend`.
+        kept: What `attend` wrote.
+        upstream: The gradients by output and log-sum-exp.
+        needed: Whether the gradients by query, key and value are needed.
+        deterministic: False computes dQ by atomic additions.
     """
-    batch, wide = output.shape[:-2], shift.dtype
-    if mask is not None:
-        mask = _level(mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2]), batch)
-    level = [_level(query, batch), _level(key, batch, group), _level(value, batch, group)]
-    by_keys = needed[1] or needed[2] or not deterministic
+    query, key, value, _ = operands
+    batch, wide = kept.output.shape[:-2], kept.shift.dtype
+    level = _level_all(operands, batch, group)
+    scatters = needed[0] and not deterministic
+    by_keys = needed[1] or needed[2] or scatters
     gradients: list[Operand] = []
-    for x, y, need in zip((query, key, value), level, (needed[0], by_keys, by_keys), strict=True):
-        alone = x.numel() == y.numel() and (deterministic or x is not query)
-        empty = torch.zeros if x is query and not deterministic else torch.empty
+    for x, y, need in zip((query, key, value), level, (needed[0], by_keys, by_keys), strict=False):
+        assert y is not None
+        alone = x.numel() == y.numel() and not (scatters and x is query)
+        empty = torch.zeros if scatters and x is query else torch.empty
         dtype = x.dtype if alone else wide
         gradients.append(empty(y.shape, dtype=dtype, device=x.device) if need else None)
     # The kernels count numbers of a row one after the other; vmap may have expanded them.
-    row_wise = [x.to(wide).contiguous() for x in (shift, log_sum, d_lse)]
+    row_wise = [x.to(wide).contiguous() for x in (kept.shift, kept.log2_sum, upstream.lse)]
     row_wise.append(torch.empty_like(row_wise[0]))
-    operands: list[Operand] = [
-        *level, mask, _level(output, batch), None if lost is None else _level(lost, batch),
-        _level(d_output, batch),
+    levelled: list[Operand] = [
+        *level, _level(kept.output, batch),
+        _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
         *(_level(x[..., None], batch) for x in row_wise), *gradients,
     ]  # fmt: skip
     with _ready(query.device):
-        for q, k, v, m, o, lost, d_o, *rows, d_q, d_k, d_v in _walk(operands):
-            shift, log_sum, d_lse, delta = rows
-            heads, n_heads, n_queries = q.shape[0] * q.shape[1], q.shape[1], q.shape[2]
+        for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v in _walk(levelled):
+            shift, log2_sum, d_lse, delta = rows
+            n_heads, n_queries = q.shape[1], q.shape[2]
+            heads = q.shape[0] * n_heads
             rows_each = 16 if INTERPRETED and n_queries <= 64 else 64
             row_sums[(heads * -(-n_queries // rows_each),)](
-                o, lost, d_o, d_lse, delta, o.stride(), d_o.stride(), n_heads, n_queries,
+                _view(o), _view(lost), _view(d_o), d_lse, delta, n_heads, n_queries,
                 v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
             )  # fmt: skip
-            common = _arguments(q, k, v, m, wide, scale, is_causal, group)
-            common |= {"D_O": d_o, "d_o_strides": d_o.stride(), "SHIFT": shift}
-            common |= {"LOG_SUM": log_sum, "DELTA": delta, "D_Q": d_q}
-            common["d_q_strides"] = (0, 0, 0, 0) if d_q is None else d_q.stride()
-            if d_q is not None and deterministic:
-                QUERY_BACKWARD(heads, **common)
+            common = _arguments(q, k, v, mask, wide, scale, band, group)
+            common |= {"d_output": _view(d_o), "numbers": Rows(shift, log2_sum, delta)}
+            if d_q is not None and not scatters:
+                QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
             if by_keys:
+                written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
                 KEYS_BACKWARD(
-                    heads // group, **common, D_K=d_k, D_V=d_v,
-                    d_k_strides=d_k.stride(), d_v_strides=d_v.stride(),
-                    WHOLE_Q=n_queries % 128 == 0, SCATTER=d_q is not None and not deterministic,
+                    heads // group, **common, gradients=written,
+                    WHOLE_Q=n_queries % 128 == 0, SCATTER=scatters,
                 )  # fmt: skip
     return gradients
