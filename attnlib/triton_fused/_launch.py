@@ -48,21 +48,26 @@ class Blocks(NamedTuple):
 
 
 # From the largest to the smallest, which always fits. Products of half precision on the matrix
-# units take 64 rows of the program's own block and more.
+# units take 64 rows of the program's own block and more, and four warps share these 64 rows. With
+# eight warps a block of 64 rows is computed twice (`fits` says when that is allowed all the same).
 QUERY_BLOCKS = [
     Blocks(128, 128, 8, 3),
     Blocks(128, 128, 8, 2),
     Blocks(128, 64, 8, 3),
+    Blocks(128, 64, 8, 2),
     Blocks(128, 64, 4, 3),
-    Blocks(64, 64, 8, 2),
+    Blocks(64, 64, 4, 2),
+    Blocks(64, 64, 4, 3),
     Blocks(32, 32, 8, 1),
     Blocks(16, 16, 4, 1),
 ]
 KEY_BLOCKS = [
     Blocks(64, 128, 8, 2),
     Blocks(32, 128, 8, 2),
-    Blocks(64, 64, 8, 2),
+    Blocks(64, 64, 4, 2),
     Blocks(64, 64, 4, 3),
+    Blocks(64, 64, 8, 2),
+    Blocks(32, 64, 4, 2),
     Blocks(32, 64, 8, 2),
     Blocks(32, 32, 8, 1),
     Blocks(16, 16, 4, 1),
@@ -72,19 +77,32 @@ KEY_BLOCKS = [
 SHORTEST_TUNED = 512
 
 
-def fits(blocks: Blocks, own: int, streams: int, sums: int, size: int) -> bool:
-    """Whether a program has room on the chip, with numbers of `size` bytes.
+class Room(NamedTuple):
+    """What a program keeps on the chip, in numbers."""
 
-    Shared memory, 227 KiB, holds its own block, `own` numbers, and the tiles on their way, each
-    `streams` numbers. Registers hold the sums and two tiles of scores: 255 for a thread, of which
-    addresses take some 60. Products wider than half precision are made of single multiplications
-    whose factors lie in registers too, which small blocks alone can afford.
+    rows: int  # of its own block
+    own: int
+    streams: int  # in a tile on its way
+    sums: int
+
+
+def fits(blocks: Blocks, room: Room, size: int) -> bool:
+    """Return whether a program has room on the chip, with numbers of `size` bytes.
+
+    Shared memory, 227 KiB, holds its own block and the tiles on their way. Registers hold the sums
+    and two tiles of scores: 255 for a thread, of which addresses take some 60. Products wider than
+    half precision are made of single multiplications whose factors lie in registers too, which
+    small blocks alone can afford. Eight warps for fewer than 128 rows compute scores twice in half
+    precision; that is allowed only for sums that four warps cannot hold.
     """
     n_scores = blocks.queries * blocks.keys
-    if size > 2 and (n_scores > 32 * 32 or size * (own + streams) > 64 * 1024):
+    if size > 2 and (n_scores > 32 * 32 or size * (room.own + room.streams) > 64 * 1024):
         return False
-    shared = size * (own + blocks.stages * streams)
-    return shared <= 227 * 1024 and sums + 2 * n_scores <= 192 * 32 * blocks.warps
+    numbers, a_warp = room.sums + 2 * n_scores, 192 * 32
+    if size == 2 and blocks.warps == 8 and room.rows < 128 and numbers <= 4 * a_warp:
+        return False
+    shared = size * (room.own + blocks.stages * room.streams)
+    return shared <= 227 * 1024 and numbers <= blocks.warps * a_warp
 
 
 class Case(NamedTuple):
@@ -131,11 +149,13 @@ class Kernel:
         found = []
         for b in self.blocks:
             if self.by_keys:
-                room = b.keys * (E + E_V), b.queries * (E + E_V), b.keys * (E + E_V)
+                own = b.keys * (E + E_V)
+                room = Room(b.keys, own, b.queries * (E + E_V), own)
             else:
-                own = E if self.function is forward else E + E_V  # the backward has dO beside Q
-                room = b.queries * own, b.keys * (E + E_V), b.queries * max(E, E_V)
-            if fits(b, *room, size):
+                width = E if self.function is forward else E + E_V  # the backward has dO beside Q
+                own, sums = b.queries * width, b.queries * max(E, E_V)
+                room = Room(b.queries, own, b.keys * (E + E_V), sums)
+            if fits(b, room, size):
                 found.append(b)
         return found or self.blocks[-1:]
 
@@ -297,7 +317,7 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
     """
     if value.dtype == torch.float16:
         return None
-    n_keys = value.shape[-2]
+    n_keys = max(1, value.shape[-2])  # a band may leave none
     limit, room = torch.finfo(dtype).max / (2 * n_keys), math.ceil(math.log2(2 * n_keys))
     largest = value.abs().amax() if value.numel() else value.new_zeros(())
     return torch.where(largest > limit, room, 0).to(dtype)
