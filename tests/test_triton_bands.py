@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given as drawn_from
+from hypothesis import settings
 from hypothesis import strategies as st
-from inputs import drawn
-from rungs import devices, tensor
-from torch import Tensor
 
 import attnlib
 from attnlib import torch_dense
@@ -19,82 +17,35 @@ from attnlib._checks import Band
 
 pytest.importorskip("triton", reason="triton is for Linux")
 
+from bands import DEVICE, E_V, SCALE, operands, run, seen, upstream
+
 from attnlib._torch_operators import Results
 from attnlib.triton_fused._launch import (
     FORWARD,
     KEYS_BACKWARD,
     QUERY_BACKWARD,
     Blocks,
-    Kept,
     Operands,
-    Upstream,
     attend,
-    differentiate,
 )
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
 )
 
-[DEVICE] = devices("triton_fused")
-E, E_V, SCALE = 5, 3, 0.7
 KERNELS = FORWARD, QUERY_BACKWARD, KEYS_BACKWARD
-SMALL = Blocks(16, 16, 4, 1)
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short inputs have many tiles."""
-    take(monkeypatch, SMALL)
+    take(monkeypatch, Blocks(16, 16, 4, 1))
 
 
 def take(monkeypatch: pytest.MonkeyPatch, blocks: Blocks) -> None:
     """Have all kernels take these blocks."""
     for kernel in KERNELS:
         monkeypatch.setattr(kernel, "chosen", lambda choices, case: blocks)
-
-
-def operands(
-    n_queries: int, n_keys: int, group: int = 1, dtype: torch.dtype = torch.float64
-) -> Operands:
-    """Return inputs with as many query heads as share one key head."""
-    shapes = (1, group, n_queries, E), (1, 1, n_keys, E), (1, 1, n_keys, E_V)
-    found = [tensor(x, DEVICE).to(dtype) for x in drawn(*shapes)]
-    return Operands(*found, None)
-
-
-def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]:
-    """Return the output, the log-sum-exp and the gradients by query, key and value."""
-    query = given.query
-    group, shape = query.shape[1], query.shape[:-1]
-    output, lost = query.new_empty(*shape, E_V), query.new_empty(0)
-    lse, shift, log2_sum = (query.new_empty(shape) for _ in range(3))
-    attend(given, Results(output, lse, shift, log2_sum, lost), SCALE, band, group)
-    gradients = differentiate(
-        given, Kept(output, lost, shift, log2_sum), upstream(output, lse), [True] * 3, SCALE, band,
-        group, deterministic,
-    )  # fmt: skip
-    return [output, lse, *(x for x in gradients if x is not None)]
-
-
-def upstream(output: Tensor, lse: Tensor) -> Upstream:
-    """Return gradients from above; that of an empty row's log-sum-exp means nothing, and is 0."""
-    above = Upstream(*(tensor(x, DEVICE).to(lse) for x in drawn(output.shape, lse.shape, seed=9)))
-    return above._replace(lse=torch.where(lse == -math.inf, 0.0, above.lse))
-
-
-def seen(n_queries: int, n_keys: int, band: Band) -> Tensor:
-    """Return the band as a boolean mask."""
-    return torch.tensor(
-        [
-            [
-                (band.left is None or j >= i + band.first - band.left)
-                and (band.right is None or j <= i + band.first + band.right)
-                for j in range(n_keys)
-            ]
-            for i in range(n_queries)
-        ]
-    ).to(DEVICE)
 
 
 def hold(given: Operands, band: Band, deterministic: bool = True) -> None:
@@ -141,7 +92,7 @@ def test_bands_cross_blocks_of_any_shape(
 
 
 @settings(max_examples=25)
-@given(
+@drawn_from(
     st.integers(1, 50), st.integers(1, 50), st.integers(-60, 60),
     st.none() | st.integers(0, 60), st.none() | st.integers(0, 60), st.booleans(),
 )  # fmt: skip

@@ -1,8 +1,11 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
 Every other form sends tiles of scores to memory and back between two operations. Here a tile is
-born, turned into weights and used up on the chip (`_triton_kernels`, `_triton_backward`); queries,
-keys and values are read, the output and two numbers a row are written.
+computed, turned into weights and used up on the chip (`_forward`, `_backward`; `_tiles` holds what
+they share, `_launch` starts them). Queries, keys and values are read. Written are the output and
+three numbers a row: the log-sum-exp, the largest score and the logarithm of the row sum. In half
+precision a forward that will be differentiated writes a second output, which holds what the first
+one lost when it was rounded.
 
 Products take half precision in and add up in float32, which is what matrix units do. The weights
 are rounded to the values' dtype before they meet them, as every flash kernel rounds them. float32
@@ -36,7 +39,7 @@ _LARGEST_WIDTH = 256
 
 
 def available() -> bool:
-    """Say whether there is something to run on: a GPU, or the interpreter."""
+    """Return whether there is something to run on: a GPU, or the interpreter."""
     return INTERPRETED or torch.cuda.is_available()
 
 
@@ -140,7 +143,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     deterministic: bool = True,
 ) -> Tensor:
-    """Give the attention output: for each query a weighted mean of the values.
+    """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√E where it is None.
 
@@ -184,7 +187,7 @@ def scaled_dot_product_attention_with_lse(
     enable_gqa: bool = False,
     deterministic: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Give the attention output, and the natural log of each row's sum of exponentials.
+    """Return the attention output, and the natural log of each row's sum of exponentials.
 
     lse_i = log Σ_j exp(s_ij), with gradients; -∞ for a row in which no key takes part.
 

@@ -291,11 +291,11 @@ def _arguments(
         _within(bound, n_queries, n_keys)
         for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
     )
-    narrow = wide == torch.float32
+    in_float32 = wide == torch.float32
     return {
         "inputs": Inputs(_view(q), _view(k), _view(v), _view(mask)),
         # Triton passes Python's floats as float32, so that a scale in float64 lies in memory.
-        "scale": scale if narrow else torch.full((1,), scale, dtype=wide, device=q.device),
+        "scale": scale if in_float32 else torch.full((1,), scale, dtype=wide, device=q.device),
         "sizes": Sizes(n_heads, n_queries, n_keys, low, high),
         "case": Case(
             triton.next_power_of_2(n_queries), triton.next_power_of_2(n_keys),
@@ -304,7 +304,7 @@ def _arguments(
         "CHOICES": Choices(
             group, width, width_v, _padded(width), _padded(width_v), kind.value,
             band.left is not None, band.right is not None,
-            DTYPES[q.dtype if narrow else wide], DTYPES[wide],
+            DTYPES[q.dtype if in_float32 else wide], DTYPES[wide],
         ),
     }  # fmt: skip
 
