@@ -20,14 +20,8 @@ pytest.importorskip("triton", reason="triton is for Linux")
 from bands import DEVICE, E_V, SCALE, operands, run, seen, upstream
 
 from attnlib._torch_operators import Results
-from attnlib.triton_fused._launch import (
-    FORWARD,
-    KEYS_BACKWARD,
-    QUERY_BACKWARD,
-    Blocks,
-    Operands,
-    attend,
-)
+from attnlib.triton_fused._launch import Operands, attend
+from attnlib.triton_fused._tuning import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
