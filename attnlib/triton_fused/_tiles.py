@@ -121,11 +121,13 @@ def head_of(view, batch, head):
 @helper
 def heads_of(inputs, batch, head, key_head, CHOICES: tl.constexpr):
     """Return the views of one query head and of the key head that it uses."""
+    # Without a mask the query stands in its place: before Triton 3.7 a helper cannot return None.
+    mask = inputs.mask if CHOICES.MASK != NO_MASK else inputs.query
     return Inputs(
         head_of(inputs.query, batch, head),
         head_of(inputs.key, batch, key_head),
         head_of(inputs.value, batch, key_head),
-        head_of(inputs.mask, batch, head) if CHOICES.MASK != NO_MASK else None,
+        head_of(mask, batch, head),
     )
 
 
