@@ -123,11 +123,6 @@ class Rung:
         return self.name == "torch_dense"
 
     @property
-    def takes_windows(self) -> bool:
-        """Whether it takes causal_align and window."""
-        return self.name != "triton_fused"
-
-    @property
     def drops(self) -> bool:
         """Whether it takes a dropout_p other than 0."""
         return self.name == "torch_dense"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from inputs import drawn
-from rungs import RUNGS, Rung
+from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients
 
 from attnlib import numpy_blockwise
 from attnlib._checks import Band
@@ -17,9 +17,6 @@ from attnlib.numpy_blockwise import SoftmaxState
 
 E, E_V = 3, 2
 NUMPY = [rung for rung in RUNGS if not rung.on_tensors]
-every_rung_with_windows = pytest.mark.parametrize(
-    "rung", [rung for rung in RUNGS if rung.takes_windows], ids=str
-)
 every_numpy_rung = pytest.mark.parametrize("rung", NUMPY, ids=str)
 WINDOWS = [None, (0, 0), (2, 1), (None, 1), (3, None), (None, None), (20, 20)]
 LENGTHS = [(5, 7), (7, 5), (1, 11), (11, 1), (0, 3), (3, 0)]
@@ -42,7 +39,7 @@ def seen(
     return mask
 
 
-@every_rung_with_windows
+@every_rung
 @pytest.mark.parametrize(
     ("align", "is_causal"), list(itertools.product(("top-left", "bottom-right"), (0, 1)))
 )
@@ -59,7 +56,7 @@ def test_alignment_and_window_are_a_mask_that_is_never_made(
             np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
 
 
-@every_rung_with_windows
+@every_rung
 def test_a_window_holds_beside_a_mask_and_with_groups(rung: Rung) -> None:
     arrays = drawn((6, 5, E), (2, 7, E), (2, 7, E_V))
     kept = np.random.default_rng(3).random((6, 1, 7)) < 0.6
@@ -98,7 +95,7 @@ def test_a_band_says_where_keys_begin_and_end() -> None:
     assert not band.holds(slice(1, 2), slice(1, 4))
 
 
-@every_rung_with_windows
+@every_rung
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -128,9 +125,7 @@ def test_the_mean_of_the_largest_number_is_itself(rung: Rung) -> None:
         np.testing.assert_allclose(rung(query, key, value), -largest, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    "rung", [rung for rung in RUNGS if rung.takes_windows and rung.on_tensors], ids=str
-)
+@every_rung_with_gradients
 def test_gradients_under_a_window_are_those_under_its_mask(rung: Rung) -> None:
     arrays = drawn((2, 5, E), (2, 11, E), (2, 11, E_V), (2, 5, E_V))
     for align in ("top-left", "bottom-right"):

@@ -42,17 +42,19 @@ def test_a_batch_of_more_than_65536(rung: Rung) -> None:
 
 def test_the_kernels_grid_has_one_dimension() -> None:
     """The first dimension of a GPU's grid counts to 2³¹, the others to 65,535."""
-    launch = pytest.importorskip("attnlib._triton_launch", reason="triton is for Linux")
+    tuning = pytest.importorskip("attnlib.triton_fused._tuning", reason="triton is for Linux")
+    from attnlib.triton_fused._tiles import Sizes
+
     grids: list[tuple[int, ...]] = []
 
     class Caught:
         def __getitem__(self, grid: Any) -> Callable[..., None]:
             return lambda **given: grids.append(grid(given))
 
-    kernel = launch.Kernel.__new__(launch.Kernel)
-    kernel.function, kernel.by_keys, kernel.blocks = Caught(), False, launch.QUERY_BLOCKS
-    kernel.chosen = lambda _: launch.Blocks(64, 64, 4, 1)
-    kernel(70_000, n_queries=65, n_keys=1)
+    kernel = tuning.Kernel.__new__(tuning.Kernel)
+    kernel.function, kernel.by_keys, kernel.blocks = Caught(), False, tuning.QUERY_BLOCKS
+    kernel.chosen = lambda choices, case: tuning.Blocks(64, 64, 4, 1)
+    kernel(70_000, sizes=Sizes(1, 65, 1, 0, 0), CHOICES=None, case=None)
     assert grids == [(140_000,)]
 
 

@@ -60,6 +60,17 @@ def test_attnlib_never_imports_attnbook() -> None:
             assert not any(name.partition(".")[0] == "attnbook" for name in names), path
 
 
+def test_no_rung_takes_a_private_name_from_another() -> None:
+    for rung in attnlib._RUNGS:
+        folder = ROOT / "attnlib" / rung
+        for path in folder.glob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom):
+                    other = (node.module or "").removeprefix("attnlib.").partition(".")[0]
+                    names = [alias.name for alias in node.names if alias.name.startswith("_")]
+                    assert not names or other == rung or other not in attnlib._RUNGS, path
+
+
 def test_the_ladder() -> None:
     forms = attnlib.implementations()
     assert list(forms)[:3] == LADDER
@@ -88,7 +99,11 @@ for name in {names!r}:
     else:
         print(name, "", "", "", sep="|")
 """
-MODULES = sorted(f"attnlib.{path.stem}" for path in (ROOT / "attnlib").glob("[!_]*.py"))
+MODULES = sorted(
+    f"attnlib.{path.stem}"
+    for path in (ROOT / "attnlib").glob("[!_]*")
+    if path.suffix == ".py" or (path / "__init__.py").exists()
+)
 
 
 def errors_without(*missing: str) -> dict[str, list[str]]:

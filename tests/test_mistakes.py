@@ -173,8 +173,6 @@ def test_a_causal_row_ends_with_its_own_key(rung: Rung) -> None:
 
 @every_rung
 def test_a_row_begins_with_the_first_key_of_its_window(rung: Rung) -> None:
-    if not rung.takes_windows:
-        return
     query, key, value, _ = inputs(S, S)
     s = scores(query, key)
 

@@ -485,3 +485,76 @@ def test_weights_are_drawn_for_scores_of_variance_one() -> None:
         ("weights have standard deviation 1/d_model", 0.1),
         ("weights are those of nn.Linear", 0.6),
     ])  # fmt: skip
+
+
+# -- bands in kernels ------------------------------------------------------------------------------
+
+
+def window(low: int | Array, high: int | Array) -> Array:
+    """Say which of 60 keys each of 32 queries sees: those from i + low to i + high."""
+    i, j = np.arange(32)[:, None], np.arange(60)
+    return (j >= i + low) & (j <= i + high)
+
+
+def test_windows_of_the_triton_kernels() -> None:
+    """Two blocks of 16 queries; keys from i + 2 to i + 19, in tiles of 16 from 2 or 18 on."""
+    pytest.importorskip("triton", reason="triton is for Linux")
+    from bands import SCALE, operands, run
+
+    from attnlib._checks import Band
+
+    given = operands(32, 60)
+    query, key, value = (x[0, 0].cpu().numpy() for x in given[:3])
+    i, j = np.arange(32)[:, None], np.arange(60)
+    block, right = i // 16 * 16, window(2, 19)
+
+    def attended(mask: Array) -> Array:
+        return softmax(masked(query @ key.T * SCALE, mask)) @ value
+
+    wrong = [
+        ("the place of the first query is ignored", window(-12, 5)),
+        ("the left bound is off by one", window(3, 19)),
+        ("the left bound is off by one", right | ((j == i + 1) & (j >= block + 2))),
+        ("the right bound is off by one", window(2, 18)),
+        ("the first key of a block is skipped", right & (j != block + 2)),
+        (
+            "a tile that the left bound crosses is seen as a whole",
+            right | ((j >= block + 2) & (j < block + 18)),
+        ),
+        (
+            "a tile that the right bound crosses is seen as a whole",
+            right | ((j >= block + 18) & (j < block + 34)),
+        ),
+    ]
+    output = run(given, Band(14, 12, 5))[0][0, 0].cpu()
+    hold("windows", output, attended(right), [(words, attended(mask)) for words, mask in wrong])
+
+
+def key_gradients(band: tuple[int, int, int]) -> list[tuple[Array, Array]]:
+    """Return dK and dV of 60 queries and keys: by the kernels, and by the dense form."""
+    pytest.importorskip("triton", reason="triton is for Linux")
+    from bands import SCALE, operands, run, seen, upstream
+
+    from attnlib._checks import Band
+
+    given = operands(60, 60)
+    output, lse, _, *found = run(given, Band(*band))
+    leaves = [x.clone().requires_grad_() for x in given[:3]]
+    results = torch_dense.scaled_dot_product_attention_with_lse(
+        *leaves, seen(60, 60, Band(*band)), scale=SCALE
+    )
+    right = torch.autograd.grad(results, leaves[1:], upstream(output, lse))
+    return [(x.cpu().numpy(), y.cpu().numpy()) for x, y in zip(found, right, strict=True)]
+
+
+def test_windows_of_the_triton_kernels_backwards() -> None:
+    """Queries see 20 keys at most, so that no tile of 16 × 16 is whole."""
+    for found, right in key_gradients((0, 17, 2)):
+        hold("windows", found, right, [], otherwise="a block of keys misses some of its queries")
+
+
+def test_whole_tiles_of_the_triton_kernels_backwards() -> None:
+    words = "a query that sees part of a block of keys is taken to see all of it"
+    for band in ((0, 33, 0), (8, 40, 5)):
+        for found, right in key_gradients(band):
+            hold("windows", found, right, [], otherwise=words)

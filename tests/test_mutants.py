@@ -141,7 +141,15 @@ def test_no_rung_lacks_mistakes() -> None:
 
 def test_the_table_fits_the_source() -> None:
     for mutant in MISTAKES:
-        mutant.source((ROOT / "attnlib" / f"{mutant.module}.py").read_text(encoding="utf-8"))
+        mutant.source((ROOT / mutant.path).read_text(encoding="utf-8"))
+
+
+def test_modules_may_lie_in_folders() -> None:
+    table = "[folder/__init__]\n\nwords\ntest\n- a\n+ b\n\n[folder/_inner]\n\nwords\ntest\n- a\n+ b"
+    front, inner = read_table(table)
+    assert front.path.as_posix() == "attnlib/folder/__init__.py"
+    assert inner.path.as_posix() == "attnlib/folder/_inner.py"
+    assert (front.imported_as, inner.imported_as) == ("attnlib.folder", "attnlib.folder._inner")
 
 
 @pytest.mark.parametrize("text", ["axis=-1", "no such text"])

@@ -26,14 +26,20 @@ pytest.importorskip("triton", reason="triton is for Linux")
 
 import plain_torch
 
-from attnlib import _triton_backward, _triton_kernels, _triton_launch, numpy_tokenwise
+from attnlib import numpy_tokenwise
 from attnlib._checks import Band
-from attnlib._triton_launch import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks
 from attnlib.triton_fused import (
+    _backward,
+    _forward,
+    _launch,
     _operator,
+    _tiles,
+    _tuning,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
 )
+from attnlib.triton_fused._tiles import Choices, Sizes, View
+from attnlib.triton_fused._tuning import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks, Case
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
@@ -115,7 +121,7 @@ def hold(tensors: list[Tensor], **options: Any) -> list[Tensor]:
 def take(monkeypatch: pytest.MonkeyPatch, *kernels: Any, blocks: Blocks) -> None:
     """Have these kernels take these blocks, without timing."""
     for kernel in kernels or KERNELS.values():
-        monkeypatch.setattr(kernel, "chosen", lambda arguments: blocks)
+        monkeypatch.setattr(kernel, "chosen", lambda choices, case: blocks)
 
 
 def choices() -> list[Any]:
@@ -210,13 +216,13 @@ def test_deterministic_is_a_flag() -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give a list that gets the name of each kernel that is started."""
     names: list[str] = []
-    call = _triton_launch.Kernel.__call__
+    call = _tuning.Kernel.__call__
 
     def noted(kernel: Any, *arguments: Any, **options: Any) -> None:
         names.append(kernel.function.__name__ + "+" * options.get("SCATTER", False))
         call(kernel, *arguments, **options)
 
-    monkeypatch.setattr(_triton_launch.Kernel, "__call__", noted)
+    monkeypatch.setattr(_tuning.Kernel, "__call__", noted)
     return names
 
 
@@ -242,10 +248,7 @@ def test_what_starts_for_which_gradients(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_timing_is_done_anew_for_what_changes_the_code(kernel: str) -> None:
     """A key without one of these would give one case the blocks of another."""
     tuned = KERNELS[kernel].tuned
-    assert {
-        "IS_CAUSAL", "DTYPE", "E", "E_V", "BLOCK_E", "BLOCK_V", "MASK", "GROUP",
-        "length_q", "length_k",
-    } <= set(tuned.keys)  # fmt: skip
+    assert {"CHOICES", "case"} <= set(tuned.keys)
     compiled_in = {
         name
         for name, parameter in inspect.signature(KERNELS[kernel].function.fn).parameters.items()
@@ -259,60 +262,97 @@ def test_the_timing_is_done_anew_for_what_changes_the_code(kernel: str) -> None:
 
 
 def test_lengths_come_in_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[dict[str, Any]] = []
-    monkeypatch.setattr(FORWARD, "chosen", lambda a: given.append(a) or Blocks(64, 64, 4, 1))
+    given: list[Case] = []
+    monkeypatch.setattr(FORWARD, "chosen", lambda _, a: given.append(a) or Blocks(64, 64, 4, 1))
     for n_queries, n_keys in ((5, 9), (8, 16), (9, 17)):
         tensors, _ = case("full", n_queries, n_keys)
         scaled_dot_product_attention(*tensors)
-    assert [(a["length_q"], a["length_k"]) for a in given] == [(8, 16), (8, 16), (16, 32)]
+    assert [a[:2] for a in given] == [(8, 16), (8, 16), (16, 32)]
+
+
+def test_heads_of_all_batches_come_in_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    chosen = lambda _, a: given.append(a.heads) or Blocks(16, 16, 4, 1)  # noqa: E731
+    monkeypatch.setattr(FORWARD, "chosen", chosen)
+    for batch in (1, 2, 3):
+        scaled_dot_product_attention(*(normal(batch, 2, 3, E) for _ in range(3)))
+    assert given == [2, 4, 8]
+
+
+def test_masks_in_other_dtypes_are_timed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    chosen = lambda _, a: given.append(a.mask_bytes) or Blocks(16, 16, 4, 1)  # noqa: E731
+    monkeypatch.setattr(FORWARD, "chosen", chosen)
+    tensors = [normal(3, E, dtype=torch.float16) for _ in range(3)]
+    for dtype in (torch.bool, torch.float16, torch.float32):
+        mask = torch.ones(3, 3, dtype=dtype, device=DEVICE)
+        scaled_dot_product_attention(*tensors, mask)
+    scaled_dot_product_attention(*tensors)
+    assert given == [1, 2, 4, 0]
 
 
 def test_each_kind_of_mask_has_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(
-        FORWARD,
-        "chosen",
-        lambda a: given.append((a["MASK"], a["IS_CAUSAL"])) or Blocks(16, 16, 4, 1),
-    )
+    chosen = lambda a, _: given.append((a.MASK, a.HAS_HIGH)) or Blocks(16, 16, 4, 1)  # noqa: E731
+    monkeypatch.setattr(FORWARD, "chosen", chosen)
     for name in CASES:
         tensors, options = case(name, 5, 9)
         scaled_dot_product_attention(*tensors, **options)
     assert len(set(given)) == len(CASES)
 
 
+def compiled_in(width: int, dtype: Any) -> Choices:
+    """Return the choices for features that fill their blocks."""
+    return Choices(
+        1, width, width, width, width, 0, False, False, dtype, _launch.DTYPES[torch.float32]
+    )
+
+
 def test_short_lengths_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_triton_launch, "INTERPRETED", False)
+    monkeypatch.setattr(_tuning, "INTERPRETED", False)
     for kernel in KERNELS.values():
-        for dtype in _triton_launch.DTYPES.values():
+        for dtype in _launch.DTYPES.values():
             for width in (16, 64, 256):
-                arguments = {"BLOCK_E": width, "BLOCK_V": width, "DTYPE": dtype}
-                arguments |= {"length_q": 256, "length_k": 16}
-                assert kernel.chosen(arguments) in kernel.fitting(arguments)
-                assert kernel.chosen(arguments | {"length_k": 512}) is None
+                choices = compiled_in(width, dtype)
+                assert kernel.chosen(choices, Case(256, 16, 1, 0)) in kernel.fitting(choices)
+                assert kernel.chosen(choices, Case(256, 512, 1, 0)) is None
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_there_is_always_a_configuration_that_fits(kernel: str) -> None:
-    dtypes = _triton_launch.DTYPES.values()
+    dtypes = _launch.DTYPES.values()
     for width in (16, 32, 64, 128, 256):
         for dtype in dtypes:
-            arguments = {"BLOCK_E": width, "BLOCK_V": width, "DTYPE": dtype}
-            arguments |= {"OUT": None} if kernel == "forward" else {}
-            found = KERNELS[kernel].fitting(arguments)
+            found = KERNELS[kernel].fitting(compiled_in(width, dtype))
             assert found and set(found) <= set(KERNELS[kernel].blocks)
-            assert len(found) <= 7
+            assert len(found) <= 8
             if dtype.primitive_bitwidth == 16 and width <= 128:
                 assert any(b.queries * b.keys >= 64 * 64 for b in found)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_score_is_computed_twice(kernel: str) -> None:
+    """Eight warps share 128 rows of a program's own block; with 64 each score is computed twice.
+
+    Only a kernel whose sums four warps cannot hold may do so: that of the keys, at 256 features.
+    """
+    for width in (16, 32, 64, 128, 256):
+        found = KERNELS[kernel].fitting(compiled_in(width, _launch.DTYPES[torch.bfloat16]))
+        twice = [
+            b for b in found if b.warps == 8 and (b.keys if "keys" in kernel else b.queries) < 128
+        ]
+        assert bool(twice) == (kernel == "keys_backward" and width == 256)
 
 
 def test_a_timed_call_leaves_no_trace_in_the_gradient() -> None:
     """Triton runs a configuration many times; what is scattered would add up."""
     d_q = torch.ones(3)
-    KEYS_BACKWARD.tuned.pre_hook({"D_Q": d_q, "SCATTER": False})
+    gradients = _backward.Gradients(View(d_q, d_q.stride()), None, None)
+    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "SCATTER": False})
     assert d_q.sum() == 3
-    KEYS_BACKWARD.tuned.pre_hook({"D_Q": d_q, "SCATTER": True}, reset_only=True)
+    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "SCATTER": True}, reset_only=True)
     assert d_q.sum() == 0
-    KEYS_BACKWARD.tuned.pre_hook({"D_Q": None, "SCATTER": False})
+    FORWARD.tuned.pre_hook({})
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -339,15 +379,15 @@ def test_offsets_go_beyond_32_bits(which: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, truth, strict=True))
 
 
-@pytest.mark.parametrize("module", [_triton_kernels, _triton_backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
 def test_no_stride_meets_a_32_bit_index(module: Any) -> None:
     """Batches and heads, too: every product with a stride has a 64-bit factor."""
     source = inspect.getsource(module)
-    products = re.findall(r"(\S+) \* \w*strides\[", source)
-    assert products or module is _triton_backward
+    products = re.findall(r"(\S+) \* [\w.]*strides\[", source)
+    assert len(products) == 6 * (module is _tiles)
     assert all(factor.endswith(".to(tl.int64)") for factor in products)
-    rows = re.findall(r"at = (.*)", source)
-    assert rows and all(".to(tl.int64) * n_queries" in row for row in rows)
+    rows = re.findall(r"(\S+) \* (?:sizes\.)?n_queries", source)
+    assert rows == ["n_heads + head).to(tl.int64)"[10:]] * (module is _tiles)
 
 
 def test_dimensions_that_do_not_lie_like_one() -> None:
@@ -373,12 +413,12 @@ def test_a_mask_is_read_where_it_lies() -> None:
     query, key, value = normal(3, 20, E), normal(3, 30, E), normal(3, 30, E_V)
     mask = torch.zeros(30, dtype=torch.float64, device=DEVICE)
     given: list[Any] = []
-    old = _triton_launch._arguments
+    old = _launch._arguments
     try:
-        _triton_launch._arguments = lambda *a: given.append(a[3]) or old(*a)
+        _launch._arguments = lambda *a: given.append(a[3]) or old(*a)
         scaled_dot_product_attention(query, key, value, mask)
     finally:
-        _triton_launch._arguments = old
+        _launch._arguments = old
     assert given[0].shape == (1, 3, 20, 30)
     assert given[0].stride()[1:] == (0, 0, 1)
     assert given[0].data_ptr() == mask.data_ptr()
@@ -454,11 +494,11 @@ def test_float32_is_not_tf32() -> None:
     assert abs(output.item() - small) < 2e-6
 
 
-@pytest.mark.parametrize("module", [_triton_kernels, _triton_backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
 def test_every_product_says_its_precision(module: Any) -> None:
     """The interpreter knows no TF32, so that there the test before this one cannot fail."""
     products = re.findall(r"tl\.dot\((.*)\)", inspect.getsource(module))
-    assert len(products) == (module is _triton_kernels)
+    assert len(products) == (module is _tiles)
     assert all('input_precision="ieee"' in product for product in products)
 
 
@@ -578,7 +618,7 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dtypes_are_those_of_the_library() -> None:
-    assert {str(d).removeprefix("torch.") for d in _triton_launch.DTYPES} == set(DTYPES)
+    assert {str(d).removeprefix("torch.") for d in _launch.DTYPES} == set(DTYPES)
 
 
 # -- what only a GPU asks for ----------------------------------------------------------------------
@@ -598,17 +638,18 @@ def test_long_lengths_are_timed_once_for_each_block_of_rows(
         (FORWARD, "n_queries", "BLOCK_Q"),
         (KEYS_BACKWARD, "n_keys", "BLOCK_K"),
     ):
-        monkeypatch.setattr(kernel, "chosen", lambda arguments: None)
+        monkeypatch.setattr(kernel, "chosen", lambda choices, case: None)
         monkeypatch.setattr(kernel, "tuned", Tuned())
-        kernel(6, **{rows: 129, "Q": "the queries"})
-        grid, arguments = given.pop()
+        sizes = Sizes(2, 1, 1, 0, 0)._replace(**{rows: 129})
+        arguments = {"sizes": sizes, "CHOICES": None, "case": None}
+        kernel(6, **arguments)
+        grid, passed = given.pop()
         assert [grid({block: size}) for size in (64, 128, 129)] == [(18,), (12,), (6,)]
-        assert arguments == {rows: 129, "Q": "the queries", "enable_fp_fusion": True}
+        assert passed == arguments | {"enable_fp_fusion": True}
 
 
 def test_only_what_fits_is_timed() -> None:
-    arguments = {"BLOCK_E": 256, "BLOCK_V": 256, "DTYPE": _triton_launch.DTYPES[torch.float64]}
-    (config,) = FORWARD._prune([], {}, **arguments)
+    (config,) = FORWARD._prune([], {}, CHOICES=compiled_in(256, _launch.DTYPES[torch.float64]))
     assert config.kwargs == {"BLOCK_Q": 16, "BLOCK_K": 16}
     assert (config.num_warps, config.num_stages) == (4, 1)
 
@@ -616,7 +657,8 @@ def test_only_what_fits_is_timed() -> None:
 def test_a_timed_call_that_scatters_starts_at_zero() -> None:
     for scatters, left in ((True, 0.0), (False, 3.0)):
         d_query = torch.full((2, 3), 3.0)
-        _triton_launch._start_at_zero({"SCATTER": scatters, "D_Q": d_query})
+        gradients = _backward.Gradients(View(d_query, d_query.stride()), None, None)
+        _tuning._start_at_zero({"SCATTER": scatters, "gradients": gradients})
         assert (d_query == left).all()
 
 
@@ -630,5 +672,5 @@ def test_kernels_start_on_the_device_of_the_tensors(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.cuda, "device", current)
     for kind in ("cuda:1", "cpu"):
-        with _triton_launch._ready(torch.device(kind)):
+        with _launch._ready(torch.device(kind)):
             assert entered == [torch.device("cuda:1")]

@@ -201,7 +201,12 @@ def lines_of(chapter: str) -> dict[str, list[int]]:
         environment = os.environ | {"PYTHONPATH": os.getcwd(), "MPLBACKEND": "agg"}
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=LIMIT)
         lines = json.loads(found.read_text())
-    return {Path(file).stem: ran for file, ran in lines.items()}
+    return {_module(Path(file)): ran for file, ran in lines.items()}
+
+
+def _module(file: Path) -> str:
+    """Return a file of attnlib as tests/mutants.txt names it."""
+    return file.relative_to(Path("attnlib").resolve()).with_suffix("").as_posix()
 
 
 @functools.cache
@@ -231,7 +236,7 @@ def _lines(node: ast.AST) -> set[int]:
 
 def called(mutant: Mutant, lines: Iterable[int]) -> bool:
     """Say whether any statement ran that the mistake changes, other than with the import."""
-    text = Path("attnlib", f"{mutant.module}.py").read_text(encoding="utf-8")
+    text = mutant.path.read_text(encoding="utf-8")
     for old, _ in mutant.edits:
         first = text[: text.index(old)].count("\n") + 1
         rows = range(first, first + old.count("\n") + 1)
@@ -266,8 +271,7 @@ def pairs() -> list[Guard]:
         lines = json.loads(kept.read_text())
         for mutant in mutants:
             if called(mutant, lines.get(mutant.module, ())):
-                file = f"attnlib/{mutant.module}.py"
-                guard = Guard(chapter, mutant.mistake, file, mutant.edits)
+                guard = Guard(chapter, mutant.mistake, mutant.path.as_posix(), mutant.edits)
                 found.setdefault((chapter, mutant.mistake), guard)
     return list(found.values())
 

@@ -60,6 +60,16 @@ class Mutant(NamedTuple):
     def __str__(self) -> str:
         return f"{self.module}: {self.mistake}"
 
+    @property
+    def path(self) -> Path:
+        """The file of the module, from the root of the repository."""
+        return Path("attnlib", f"{self.module}.py")
+
+    @property
+    def imported_as(self) -> str:
+        """The module's name; that of a folder's __init__ is the folder's."""
+        return ".".join(["attnlib", *self.module.removesuffix("/__init__").split("/")])
+
     def source(self, text: str) -> str:
         """Return the text of the module with the mistake in it."""
         for old, new in self.edits:
@@ -182,8 +192,7 @@ def run_tests(tests: Sequence[str]) -> Reports:
 
 def check(mutant: Mutant) -> tuple[str, str]:
     """Return the verdict on one mistake, made in this process, and what was seen."""
-    path = Path("attnlib") / f"{mutant.module}.py"
-    name = f"attnlib.{mutant.module}"
+    path, name = mutant.path, mutant.imported_as
     assert name not in sys.modules, "attnlib was imported before it was changed"
     hook = Changed(name, path, mutant.source(path.read_text(encoding="utf-8")))
     sys.meta_path.insert(0, hook)
@@ -262,7 +271,7 @@ def main() -> int:
     try:
         table = read_table(options.table.read_text(encoding="utf-8"))
         for mutant in table:
-            mutant.source(Path("attnlib", f"{mutant.module}.py").read_text(encoding="utf-8"))
+            mutant.source(mutant.path.read_text(encoding="utf-8"))
     except TableError as error:
         print(error, file=sys.stderr)
         return 1

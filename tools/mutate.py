@@ -345,7 +345,7 @@ def _stamp(test: str = "") -> str:
     """Return a number that changes with the packages and with the file of this test, or of any."""
     tests = Path("tests").glob("*.py")
     own = [file for file in tests if not (test and file.name.startswith("test_"))]
-    packages = [*Path("attnlib").glob("*.py"), *Path("attnbook").glob("*.py")]
+    packages = [*Path("attnlib").rglob("*.py"), *Path("attnbook").glob("*.py")]
     files = sorted([*packages, *own, *([Path(test)] if test else [])])
     return _sum(file.read_bytes() for file in files)
 

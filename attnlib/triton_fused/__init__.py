@@ -1,8 +1,11 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
 Every other form sends tiles of scores to memory and back between two operations. Here a tile is
-born, turned into weights and used up on the chip (`_triton_kernels`, `_triton_backward`); queries,
-keys and values are read, the output and two numbers a row are written.
+computed, turned into weights and used up on the chip (`_forward`, `_backward`; `_tiles` holds what
+they share, `_launch` starts them). Queries, keys and values are read. Written are the output and
+three numbers a row: the log-sum-exp, the largest score and the logarithm of the row sum. In half
+precision a forward that will be differentiated writes a second output, which holds what the first
+one lost when it was rounded.
 
 Products take half precision in and add up in float32, which is what matrix units do. The weights
 are rounded to the values' dtype before they meet them, as every flash kernel rounds them. float32
@@ -17,6 +20,7 @@ from __future__ import annotations
 from attnlib import _needs
 
 _needs(__name__, "torch")
+_needs(__name__, "triton")
 
 import math
 
@@ -26,13 +30,20 @@ from torch import Tensor
 from attnlib._checks import Band, check_flag, checked_scale
 from attnlib._torch_door import Call, attention, computing_dtype
 from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder, results_like
-from attnlib._triton_launch import INTERPRETED, attend, differentiate
+from attnlib.triton_fused._launch import (
+    INTERPRETED,
+    Kept,
+    Operands,
+    Upstream,
+    attend,
+    differentiate,
+)
 
 _LARGEST_WIDTH = 256
 
 
 def available() -> bool:
-    """Say whether there is something to run on: a GPU, or the interpreter."""
+    """Return whether there is something to run on: a GPU, or the interpreter."""
     return INTERPRETED or torch.cuda.is_available()
 
 
@@ -90,17 +101,16 @@ def _like(
     return results._replace(lost=torch.empty_like(results.output)) if keeps else results
 
 
-def _forward(
+def _run_forward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return output, log-sum-exp, its parts m and log₂ ℓ, and what the output's rounding lost."""
     results = _like(query, key, value, attn_mask, band, scale, group, options)
-    output, lse, shift, log_sum, lost = results
-    if lse.numel() and key.shape[-2]:
+    if results.lse.numel() and key.shape[-2]:
         attend(
-            query, key, value, attn_mask, output, lost if lost.numel() else None, lse, shift,
-            log_sum, checked_scale(scale, query.shape[-1]), Band.of(band), group,
+            Operands(query, key, value, attn_mask), results,
+            checked_scale(scale, query.shape[-1]), Band.of(band), group,
         )  # fmt: skip
     else:
         for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
@@ -108,7 +118,7 @@ def _forward(
     return results
 
 
-def _backward(
+def _run_backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
     log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
@@ -118,9 +128,9 @@ def _backward(
     deterministic, _ = options
     if shift.numel() and key.shape[-2]:
         gradients = differentiate(
-            query, key, value, attn_mask, output, lost if lost.numel() else None, shift, log_sum,
-            d_output, d_lse, needed, checked_scale(scale, query.shape[-1]), Band.of(band), group,
-            bool(deterministic),
+            Operands(query, key, value, attn_mask), Kept(output, lost, shift, log_sum),
+            Upstream(d_output, d_lse), needed, checked_scale(scale, query.shape[-1]),
+            Band.of(band), group, bool(deterministic),
         )  # fmt: skip
     else:
         gradients = [torch.zeros_like(x) for x in inputs]
@@ -159,4 +169,4 @@ def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> Non
         )
 
 
-_operator = Operator("triton_fused", _forward, _like, _backward)
+_operator = Operator("triton_fused", _run_forward, _like, _run_backward)

@@ -1,0 +1,295 @@
+"""The backward kernels of `triton_fused`: chapter 13's equations, a tile at a time.
+
+    P  = 2^(unit · (S - m) - log₂ ell)   dV = Pᵀ dO
+    D  = rowsum(dO ∘ O) - dL             dS = P ∘ (dO Vᵀ - D)
+    dQ = scale · dS K                    dK = scale · dSᵀ Q
+
+A gradient is added up in one place, in float32, by one program, so that the same call gives the
+same bits: `keys_backward` owns a block of keys and adds up dK and dV over all queries (of all heads
+that share the key head), `query_backward` owns a block of queries and adds up dQ over all keys.
+Each recomputes the scores: seven products instead of five. `keys_backward` can also add its part
+of dQ to memory by atomic additions, which makes five products in all; the order of these additions,
+and so the last bits, change from call to call.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+from attnlib.triton_fused._tiles import (
+    INFINITY,
+    NO_MASK,
+    first_row,
+    head_of,
+    heads_of,
+    helper,
+    key_span,
+    load,
+    narrow,
+    offsets,
+    place,
+    product,
+    query_span,
+    scales_of,
+    scores,
+    store,
+    zero_unseen,
+)
+
+
+class Rows(NamedTuple):
+    """Numbers of rows: in memory, or those of a tile."""
+
+    shift: Any  # m
+    log2_sum: Any  # log₂ ell
+    delta: Any  # D
+
+
+class Gradients(NamedTuple):
+    """Views of the gradients' memory; None for what a kernel does not write."""
+
+    query: Any
+    key: Any
+    value: Any
+
+
+class Queries(NamedTuple):
+    """A block of queries on the chip."""
+
+    q: Any
+    d_o: Any
+    numbers: Any  # Rows
+    rows: Any  # which they are
+
+
+class Keys(NamedTuple):
+    """A block of keys on the chip."""
+
+    k: Any
+    v: Any
+    keys: Any  # which they are
+
+
+class Stream(NamedTuple):
+    """What a head's queries bring to a block of keys, in memory."""
+
+    inputs: Any
+    d_output: Any
+    numbers: Any
+    d_query: Any  # None where dQ is not added to
+
+
+class KeySums(NamedTuple):
+    """The gradients of a block of keys so far."""
+
+    d_k: Any
+    d_v: Any
+
+
+@triton.jit
+def row_sums(
+    output, lost, d_output, d_lse, delta, n_heads, n_queries,
+    E_V: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_Q: tl.constexpr,
+):  # fmt: skip
+    """Compute D = rowsum(dO ∘ O) - dL, which every tile of a row needs."""
+    batch, head, _, block = place(n_heads, n_queries, 1, BLOCK_Q, False)
+    rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    inside = rows < n_queries
+    WIDE: tl.constexpr = delta.dtype.element_ty
+    o = load(head_of(output, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
+    if lost is not None:
+        o += load(head_of(lost, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
+    d_o = load(head_of(d_output, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
+    at = first_row(batch, head, n_heads, n_queries) + rows
+    tl.store(delta + at, tl.sum(o * d_o, 1) - tl.load(d_lse + at, inside, 0.0), inside)
+
+
+@helper
+def numbers_of(numbers, batch, head, sizes):
+    """Return where the numbers of a head's rows begin."""
+    at = first_row(batch, head, sizes.n_heads, sizes.n_queries)
+    return Rows(numbers.shift + at, numbers.log2_sum + at, numbers.delta + at)
+
+
+@helper
+def load_numbers(numbers, rows, inside):
+    """Return the numbers of these rows; of those not `inside` such that all weights are 0."""
+    if inside is None:
+        shift, delta = tl.load(numbers.shift + rows), tl.load(numbers.delta + rows)
+        return Rows(shift, tl.load(numbers.log2_sum + rows), delta)
+    else:
+        shift = tl.load(numbers.shift + rows, inside, 0.0)
+        delta = tl.load(numbers.delta + rows, inside, 0.0)
+        return Rows(shift, tl.load(numbers.log2_sum + rows, inside, INFINITY), delta)
+
+
+@helper
+def d_scores(p, d_p, delta, s, MASK: tl.constexpr, WHOLE: tl.constexpr):
+    """Return dS = P ∘ (dP - D), 0 for what is removed, even where dP is NaN."""
+    d_s = p * (d_p - delta)
+    if MASK != NO_MASK or not WHOLE:
+        d_s = tl.where(s == -INFINITY, 0.0, d_s)
+    return d_s
+
+
+@helper
+def gather_query(
+    d_q, own, inputs, scales, sizes, start, end, CHOICES: tl.constexpr, BLOCK_K: tl.constexpr,
+    WHOLE: tl.constexpr,
+):  # fmt: skip
+    """Return d_q after dS K of the keys from `start` to `end` was added."""
+    for first in tl.range(start, end, BLOCK_K):
+        keys = first + tl.arange(0, BLOCK_K)
+        inside = None if WHOLE else keys < end
+        k = load(inputs.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+        v = load(inputs.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
+        s = scores(
+            own.q, k, own.rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end,
+            CHOICES, WHOLE,
+        )  # fmt: skip
+        shift, log2_sum, delta = own.numbers
+        p = tl.exp2((s - shift[:, None]) * scales.unit - log2_sum[:, None])
+        d_p = product(own.d_o, tl.trans(v), None, CHOICES.WIDE)
+        d_s = narrow(d_scores(p, d_p, delta[:, None], s, CHOICES.MASK, WHOLE), CHOICES.DTYPE)
+        d_q = product(d_s, zero_unseen(k, s, 0, CHOICES.MASK), d_q, CHOICES.WIDE)
+    return d_q
+
+
+@triton.jit(do_not_specialize=["case"])
+def query_backward(
+    inputs, d_output, numbers, gradients, scale, sizes, case,
+    CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Compute dQ of a block of queries. The walk over the keys is that of the forward."""
+    n_queries = sizes.n_queries
+    scales = scales_of(scale, CHOICES)
+    batch, head, key_head, block = place(
+        sizes.n_heads, n_queries, CHOICES.GROUP, BLOCK_Q, CHOICES.HAS_HIGH
+    )
+    inputs = heads_of(inputs, batch, head, key_head, CHOICES)
+    d_output = head_of(d_output, batch, head)
+    rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    inside = rows < n_queries
+    own = Queries(
+        load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE),
+        load(d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE),
+        load_numbers(numbers_of(numbers, batch, head, sizes), rows, inside),
+        rows,
+    )
+    start, whole, rest, end = key_span(block * BLOCK_Q, sizes, CHOICES, BLOCK_Q, BLOCK_K)
+
+    d_q = tl.full([BLOCK_Q, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE)
+    if CHOICES.HAS_LOW:
+        d_q = gather_query(
+            d_q, own, inputs, scales, sizes, start, tl.minimum(whole, end), CHOICES, BLOCK_K, False
+        )  # fmt: skip
+    d_q = gather_query(d_q, own, inputs, scales, sizes, whole, rest, CHOICES, BLOCK_K, True)
+    d_q = gather_query(d_q, own, inputs, scales, sizes, rest, end, CHOICES, BLOCK_K, False)
+    d_query = head_of(gradients.query, batch, head)
+    d_q = narrow(d_q * scales.scale, d_query.start.dtype.element_ty)
+    store(d_query, d_q, rows, n_queries, CHOICES.E, CHOICES.BLOCK_E)
+
+
+@helper
+def gather_keys(
+    sums, own, stream, scales, sizes, start, end, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr,
+    WHOLE_Q: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """Return the sums after dSᵀ Q and Pᵀ dO of the queries from `start` to `end` were added.
+
+    The tile is transposed, with a row for each key: so the weights leave one product and enter the
+    next without a way through shared memory.
+    """
+    d_k, d_v = sums
+    inputs = stream.inputs
+    for first in tl.range(start, end, BLOCK_Q):
+        rows = first + tl.arange(0, BLOCK_Q)
+        inside = None if WHOLE_Q else rows < sizes.n_queries
+        q = load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+        d_o = load(stream.d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
+        shift, log2_sum, delta = load_numbers(stream.numbers, rows, inside)
+        s = scores(
+            own.k, q, rows[None, :], own.keys[:, None], inputs.mask, scales.scale, sizes,
+            sizes.n_keys, CHOICES, WHOLE,
+        )  # fmt: skip
+        p = tl.exp2((s - shift[None, :]) * scales.unit - log2_sum[None, :])
+        d_v = product(narrow(p, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
+        d_p = product(own.v, tl.trans(d_o), None, CHOICES.WIDE)
+        d_s = narrow(d_scores(p, d_p, delta[None, :], s, CHOICES.MASK, WHOLE), CHOICES.DTYPE)
+        d_k = product(d_s, q, d_k, CHOICES.WIDE)
+        if stream.d_query is not None:
+            k = zero_unseen(own.k, s, 1, CHOICES.MASK)
+            d_q = product(tl.trans(d_s), k, None, CHOICES.WIDE)
+            columns = tl.arange(0, CHOICES.BLOCK_E)
+            exists = (rows < sizes.n_queries)[:, None] & (columns < CHOICES.E)[None, :]
+            pointers = stream.d_query.start + offsets(rows, columns, stream.d_query.strides)
+            tl.atomic_add(pointers, d_q * scales.scale, exists, sem="relaxed")
+    return KeySums(d_k, d_v)
+
+
+@triton.jit(do_not_specialize=["case"])
+def keys_backward(
+    inputs, d_output, numbers, gradients, scale, sizes, case, CHOICES: tl.constexpr,
+    WHOLE_Q: tl.constexpr, SCATTER: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Compute dK and dV of a block of keys, summed over the query heads that share it.
+
+    WHOLE_Q: blocks of queries have no ragged end. SCATTER: dQ is wanted too, in zeros.
+    """
+    n_keys = sizes.n_keys
+    scales = scales_of(scale, CHOICES)
+    batch, key_head, _, block = place(sizes.n_heads // CHOICES.GROUP, n_keys, 1, BLOCK_K, False)
+    first = block * BLOCK_K
+    keys = first + tl.arange(0, BLOCK_K)
+    seen = keys < (tl.minimum(n_keys, sizes.n_queries + sizes.high) if CHOICES.HAS_HIGH else n_keys)
+    if CHOICES.HAS_LOW:
+        seen &= keys >= sizes.low
+    own = Keys(
+        load(
+            head_of(inputs.key, batch, key_head), keys, seen, CHOICES.E, CHOICES.BLOCK_E,
+            CHOICES.DTYPE,
+        ),
+        load(
+            head_of(inputs.value, batch, key_head), keys, seen, CHOICES.E_V, CHOICES.BLOCK_V,
+            CHOICES.DTYPE,
+        ),
+        keys,
+    )  # fmt: skip
+    start, whole, rest, end = query_span(first, sizes, CHOICES, BLOCK_Q, BLOCK_K)
+
+    sums = KeySums(
+        tl.full([BLOCK_K, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE),
+        tl.full([BLOCK_K, CHOICES.BLOCK_V], 0.0, CHOICES.WIDE),
+    )
+    for member in tl.range(0, CHOICES.GROUP):
+        head = key_head * CHOICES.GROUP + member
+        stream = Stream(
+            heads_of(inputs, batch, head, key_head, CHOICES),
+            head_of(d_output, batch, head),
+            numbers_of(numbers, batch, head, sizes),
+            head_of(gradients.query, batch, head) if SCATTER else None,
+        )
+        sums = gather_keys(
+            sums, own, stream, scales, sizes, start, whole, CHOICES, BLOCK_Q, WHOLE_Q, False
+        )  # fmt: skip
+        sums = gather_keys(
+            sums, own, stream, scales, sizes, whole, rest, CHOICES, BLOCK_Q, WHOLE_Q, True
+        )  # fmt: skip
+        if CHOICES.HAS_LOW:
+            sums = gather_keys(
+                sums, own, stream, scales, sizes, rest, end, CHOICES, BLOCK_Q, WHOLE_Q, False
+            )  # fmt: skip
+    d_k, d_v = sums
+    d_key, d_value = (
+        head_of(gradients.key, batch, key_head),
+        head_of(gradients.value, batch, key_head),
+    )
+    d_k = narrow(d_k * scales.scale, d_key.start.dtype.element_ty)
+    store(d_key, d_k, keys, n_keys, CHOICES.E, CHOICES.BLOCK_E)
+    d_v = narrow(d_v, d_value.start.dtype.element_ty)
+    store(d_value, d_v, keys, n_keys, CHOICES.E_V, CHOICES.BLOCK_V)

@@ -1,0 +1,147 @@
+"""The forward kernel of `triton_fused`: chapter 12's loop.
+
+A program owns a block of queries, which stays on the chip from beginning to end; keys and values
+stream past it, tile after tile. No score is ever written to memory.
+
+Letters are those of the chapters: m is the largest score so far, ell the row sum, acc the output
+before its division by ell. Scores are kept as the product gives them, and the weights are
+2^(unit · (s - m)), with unit = scale · log₂e. The difference comes first. For scores near m it is
+exact, so that even scores of 10¹² are ordered as they should be; 2^(unit · s - unit · m) is one
+fused instruction shorter, and overflows there by the rounding of unit · m. Under a mask, which may
+be added to them, scores are scaled first, and unit is log₂e.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+from attnlib.triton_fused._tiles import (
+    INFINITY,
+    LN_2,
+    NO_MASK,
+    first_row,
+    head_of,
+    heads_of,
+    helper,
+    key_span,
+    load,
+    narrow,
+    place,
+    product,
+    scales_of,
+    scores,
+    store,
+    zero_unseen,
+)
+
+
+class Outputs(NamedTuple):
+    """What the kernel writes: two views, and three tensors with one number a row."""
+
+    output: Any
+    lost: Any  # what the output lost when it was rounded; None where nobody needs it
+    lse: Any
+    shift: Any  # m
+    log2_sum: Any  # log₂ ell
+
+
+class State(NamedTuple):
+    """What is known of a block of rows after some of the keys."""
+
+    m: Any
+    ell: Any
+    acc: Any
+
+
+@helper
+def fold(
+    state, q, rows, inputs, scales, headroom, sizes, start, end, CHOICES: tl.constexpr,
+    BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """Return the state after the keys from `start` to `end`: the loop of chapter 12."""
+    m, ell, acc = state
+    for first in tl.range(start, end, BLOCK_K):
+        keys = first + tl.arange(0, BLOCK_K)
+        inside = None if WHOLE else keys < end
+        k = load(inputs.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+        s = scores(
+            q, k, rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end, CHOICES,
+            WHOLE,
+        )  # fmt: skip
+        m_new = tl.maximum(m, tl.max(s, 1))
+        shift = tl.where(m_new == -INFINITY, 0.0, m_new)  # -∞ - (-∞) is NaN
+        rescale = tl.exp2((m - shift) * scales.unit)
+        p = tl.exp2((s - shift[:, None]) * scales.unit - headroom)
+        ell = ell * rescale + tl.sum(p, 1)
+        v = load(inputs.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
+        v = zero_unseen(v, s, 0, CHOICES.MASK)
+        acc = product(narrow(p, CHOICES.DTYPE), v, acc * rescale[:, None], CHOICES.WIDE)
+        m = m_new
+    return State(m, ell, acc)
+
+
+@triton.jit(do_not_specialize=["case"])
+def forward(
+    inputs, results, headroom, scale, sizes, case,
+    CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Attend: a block of queries, all keys that they may see.
+
+    What is lost when the output is rounded is stored too, if there is memory for it: the backward
+    takes the difference dP - D, in which it would count. `headroom` makes all weights smaller by a
+    power of 2, which cancels in acc / ell. `case` is for the tuner alone.
+    """
+    WIDE: tl.constexpr = CHOICES.WIDE
+    n_queries = sizes.n_queries
+    scales = scales_of(scale, CHOICES)
+    batch, head, key_head, block = place(
+        sizes.n_heads, n_queries, CHOICES.GROUP, BLOCK_Q, CHOICES.HAS_HIGH
+    )
+    inputs = heads_of(inputs, batch, head, key_head, CHOICES)
+    rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    q = load(inputs.query, rows, rows < n_queries, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+    start, whole, rest, end = key_span(block * BLOCK_Q, sizes, CHOICES, BLOCK_Q, BLOCK_K)
+
+    room = 0.0 if headroom is None else tl.load(headroom)
+    state = State(
+        tl.full([BLOCK_Q], -INFINITY, WIDE),
+        tl.full([BLOCK_Q], 0.0, WIDE),
+        tl.full([BLOCK_Q, CHOICES.BLOCK_V], 0.0, WIDE),
+    )
+    # Only in whole tiles is nothing compared with an end or with the band.
+    if CHOICES.HAS_LOW:
+        state = fold(
+            state, q, rows, inputs, scales, room, sizes, start, tl.minimum(whole, end), CHOICES,
+            BLOCK_K, False,
+        )  # fmt: skip
+    state = fold(
+        state, q, rows, inputs, scales, room, sizes, whole, rest, CHOICES, BLOCK_K, True
+    )  # fmt: skip
+    state = fold(
+        state, q, rows, inputs, scales, room, sizes, rest, end, CHOICES, BLOCK_K, False
+    )  # fmt: skip
+
+    m, ell, acc = state
+    empty = ell == 0
+    o = tl.where(empty[:, None], 0.0, acc / ell[:, None])
+    output = head_of(results.output, batch, head)
+    rounded = narrow(o, output.start.dtype.element_ty)
+    store(output, rounded, rows, n_queries, CHOICES.E_V, CHOICES.BLOCK_V)
+    if results.lost is not None:
+        lost = head_of(results.lost, batch, head)
+        rounding = narrow(o - rounded.to(WIDE), lost.start.dtype.element_ty)
+        store(lost, rounding, rows, n_queries, CHOICES.E_V, CHOICES.BLOCK_V)
+    # The two parts of the log-sum-exp, for the backward: their sum forgets ell where m is large.
+    # Those of an empty row are such that all its weights come out as 0.
+    log2_sum = tl.log2(ell) + room
+    at = first_row(batch, head, sizes.n_heads, n_queries) + rows
+    inside = rows < n_queries
+    tl.store(results.shift + at, tl.where(empty, 0.0, m), inside)
+    tl.store(results.log2_sum + at, tl.where(empty, INFINITY, log2_sum), inside)
+    natural = (m * scales.scale if CHOICES.MASK == NO_MASK else m) + log2_sum * LN_2
+    tl.store(results.lse + at, tl.where(empty, -INFINITY, natural), inside)

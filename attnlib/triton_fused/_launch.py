@@ -1,0 +1,255 @@
+"""How the kernels of `triton_fused` are started: on which views, with which arguments."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attnlib._checks import Band
+from attnlib._torch_operators import Operand, Results
+from attnlib.triton_fused._backward import Gradients, Rows, row_sums
+from attnlib.triton_fused._forward import Outputs
+from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
+from attnlib.triton_fused._tuning import (
+    FORWARD,
+    INTERPRETED,
+    KEYS_BACKWARD,
+    QUERY_BACKWARD,
+    Case,
+)
+
+__all__ = ["INTERPRETED", "Kept", "Operands", "Upstream", "attend", "differentiate"]
+
+DTYPES = {
+    torch.float16: tl.float16,
+    torch.bfloat16: tl.bfloat16,
+    torch.float32: tl.float32,
+    torch.float64: tl.float64,
+}
+
+
+def _level(x: Tensor, batch: Sequence[int], group: int = 1) -> Tensor:
+    """Expand the leading dimensions to (…, batch, heads): a view, with strides of 0."""
+    heads = [batch[-1] // group] if batch else [1]
+    return x.expand(*[1] * (2 - len(batch)), *batch[:-1], *heads, *x.shape[-2:])
+
+
+def _walk(operands: list[Operand]) -> Iterator[list[Any]]:
+    """Walk over the leading dimensions but the last two, which are the kernels' batch and heads.
+
+    Two dimensions that lie in memory like one are taken as one.
+    """
+    first, _, *rest = next(x.shape for x in operands if x is not None)
+    if len(rest) == 2:
+        yield operands
+        return
+    try:
+        parts = [[x if x is None else x.view(-1, *x.shape[2:]) for x in operands]]
+    except RuntimeError:  # some strides do not allow it
+        parts = [[x if x is None else x[i] for x in operands] for i in range(first)]
+    for part in parts:
+        yield from _walk(part)
+
+
+@contextlib.contextmanager
+def _ready(device: torch.device) -> Iterator[None]:
+    """Launch on this device; the interpreter computes with NumPy, which would warn of NaN and ∞."""
+    with np.errstate(all="ignore"):
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                yield
+        else:
+            yield
+
+
+class Kept(NamedTuple):
+    """What the forward keeps for the backward, beside its inputs."""
+
+    output: Tensor
+    lost: Tensor  # what the output lost when it was rounded, or no numbers
+    shift: Tensor
+    log2_sum: Tensor
+
+
+class Upstream(NamedTuple):
+    """The gradients by what the forward returned."""
+
+    output: Tensor
+    lse: Tensor
+
+
+class Operands(NamedTuple):
+    """What the forward starts from; the mask is None or broadcasts to (…, L, S)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Operand
+
+
+def _padded(width: int) -> int:
+    """Return the width of a tile: tl.dot takes powers of two from 16 on."""
+    return max(16, int(triton.next_power_of_2(width)))
+
+
+def _view(x: Operand) -> View | None:
+    """Return a tensor with four dimensions as the kernels take it."""
+    return None if x is None else View(x, x.stride())
+
+
+def _within(bound: int, n_queries: int, n_keys: int) -> int:
+    """Return a bound that says the same and fits 32 bits."""
+    return max(-n_queries, min(bound, n_keys))
+
+
+def _arguments(
+    q: Tensor, k: Tensor, v: Tensor, mask: Operand, wide: torch.dtype, scale: float, band: Band,
+    group: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the three kernels have in common."""
+    batch, n_heads, n_queries, width = q.shape
+    n_keys, width_v = v.shape[2:]
+    kind = NO_MASK
+    if mask is not None:
+        kind = BOOLEAN if mask.dtype == torch.bool else FLOATING
+        mask = mask.view(torch.uint8) if mask.dtype == torch.bool else mask
+    low, high = (
+        _within(bound, n_queries, n_keys)
+        for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
+    )
+    in_float32 = wide == torch.float32
+    return {
+        "inputs": Inputs(_view(q), _view(k), _view(v), _view(mask)),
+        # Triton passes Python's floats as float32, so that a scale in float64 lies in memory.
+        "scale": scale if in_float32 else torch.full((1,), scale, dtype=wide, device=q.device),
+        "sizes": Sizes(n_heads, n_queries, n_keys, low, high),
+        "case": Case(
+            triton.next_power_of_2(n_queries), triton.next_power_of_2(n_keys),
+            triton.next_power_of_2(batch * n_heads), 0 if mask is None else mask.element_size(),
+        ),
+        "CHOICES": Choices(
+            group, width, width_v, _padded(width), _padded(width_v), kind.value,
+            band.left is not None, band.right is not None,
+            DTYPES[q.dtype if in_float32 else wide], DTYPES[wide],
+        ),
+    }  # fmt: skip
+
+
+def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
+    """Return the power of 2 by which all weights must be smaller, so that S values add up to less
+    than the largest number: 0, unless values lie within a factor 2 S of it.
+
+    It stays on the device. float16 is added up in float32, which has room enough.
+    """
+    if value.dtype == torch.float16:
+        return None
+    n_keys = max(1, value.shape[-2])  # a band may leave none
+    limit, room = torch.finfo(dtype).max / (2 * n_keys), math.ceil(math.log2(2 * n_keys))
+    largest = value.abs().amax() if value.numel() else value.new_zeros(())
+    return torch.where(largest > limit, room, 0).to(dtype)
+
+
+def _level_all(operands: Operands, batch: Sequence[int], group: int) -> list[Operand]:
+    """Expand the operands' leading dimensions to those of the result."""
+    query, key, value, mask = operands
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2])
+    level = [_level(query, batch), _level(key, batch, group), _level(value, batch, group)]
+    return [*level, None if mask is None else _level(mask, batch)]
+
+
+def attend(operands: Operands, results: Results, scale: float, band: Band, group: int) -> None:
+    """Compute the output (…, L, E_v), what its rounding lost, the log-sum-exp and its parts (…, L).
+
+    Args:
+        operands: query, key and value, with leading dimensions that broadcast, and the mask.
+        results: Memory that is filled. Where `lost` has no numbers, it is left out. The row sum is
+            stored as its logarithm in base 2.
+        scale: The positive factor on scores.
+        band: The keys that each query sees by its place.
+        group: Query heads that share one key head.
+    """
+    output, lse, shift, log2_sum, lost = results
+    batch = output.shape[:-2]
+    levelled: list[Operand] = [
+        *_level_all(operands, batch, group),
+        _level(output, batch), _level(lost, batch) if lost.numel() else None,
+        *(_level(x[..., None], batch) for x in (lse, shift, log2_sum)),
+    ]  # fmt: skip
+    start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
+    headroom = _headroom(operands.value[..., start:end, :], lse.dtype)
+    with _ready(operands.query.device):
+        for q, k, v, mask, o, lost_part, *sums in _walk(levelled):
+            FORWARD(
+                q.shape[0] * q.shape[1],
+                **_arguments(q, k, v, mask, lse.dtype, scale, band, group),
+                results=Outputs(_view(o), _view(lost_part), *sums), headroom=headroom,
+            )  # fmt: skip
+
+
+def differentiate(
+    operands: Operands, kept: Kept, upstream: Upstream, needed: Sequence[bool], scale: float,
+    band: Band, group: int, deterministic: bool,
+) -> list[Operand]:  # fmt: skip
+    """Return the gradients that are needed, each with all leading dimensions of the result.
+
+    A gradient that will be summed over some of them, and dQ by atomic additions, is kept wide.
+
+    Args:
+        operands, scale, band, group: As given to `attend`.
+        kept: What `attend` wrote.
+        upstream: The gradients by output and log-sum-exp.
+        needed: Whether the gradients by query, key and value are needed.
+        deterministic: False computes dQ by atomic additions.
+    """
+    query, key, value, _ = operands
+    batch, wide = kept.output.shape[:-2], kept.shift.dtype
+    level = _level_all(operands, batch, group)
+    scatters = needed[0] and not deterministic
+    by_keys = needed[1] or needed[2] or scatters
+    gradients: list[Operand] = []
+    for x, y, need in zip((query, key, value), level, (needed[0], by_keys, by_keys), strict=False):
+        assert y is not None
+        alone = x.numel() == y.numel() and not (scatters and x is query)
+        empty = torch.zeros if scatters and x is query else torch.empty
+        dtype = x.dtype if alone else wide
+        gradients.append(empty(y.shape, dtype=dtype, device=x.device) if need else None)
+    # The kernels count numbers of a row one after the other; vmap may have expanded them.
+    row_wise = [x.to(wide).contiguous() for x in (kept.shift, kept.log2_sum, upstream.lse)]
+    row_wise.append(torch.empty_like(row_wise[0]))
+    levelled: list[Operand] = [
+        *level, _level(kept.output, batch),
+        _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
+        *(_level(x[..., None], batch) for x in row_wise), *gradients,
+    ]  # fmt: skip
+    with _ready(query.device):
+        for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v in _walk(levelled):
+            shift, log2_sum, d_lse, delta = rows
+            n_heads, n_queries = q.shape[1], q.shape[2]
+            heads = q.shape[0] * n_heads
+            rows_each = 16 if INTERPRETED and n_queries <= 64 else 64
+            row_sums[(heads * -(-n_queries // rows_each),)](
+                _view(o), _view(lost), _view(d_o), d_lse, delta, n_heads, n_queries,
+                v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
+            )  # fmt: skip
+            common = _arguments(q, k, v, mask, wide, scale, band, group)
+            common |= {"d_output": _view(d_o), "numbers": Rows(shift, log2_sum, delta)}
+            if d_q is not None and not scatters:
+                QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
+            if by_keys:
+                written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
+                KEYS_BACKWARD(
+                    heads // group, **common, gradients=written,
+                    WHOLE_Q=n_queries % 128 == 0, SCATTER=scatters,
+                )  # fmt: skip
+    return gradients

@@ -1,0 +1,180 @@
+"""Which blocks a kernel of `triton_fused` takes: what fits the chip, and what is fastest there."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import triton
+
+from attnlib.triton_fused._backward import keys_backward, query_backward
+from attnlib.triton_fused._forward import forward
+from attnlib.triton_fused._tiles import Choices
+
+INTERPRETED: bool = triton.knobs.runtime.interpret
+
+
+class Blocks(NamedTuple):
+    """One configuration of a kernel."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int  # tiles on their way at a time
+
+
+# From the largest to the smallest, which always fits. Products of half precision on the matrix
+# units take 64 rows of the program's own block and more, and four warps share these 64 rows. With
+# eight warps a block of 64 rows is computed twice (`fits` says when that is allowed all the same).
+QUERY_BLOCKS = [
+    Blocks(128, 128, 8, 3),
+    Blocks(128, 128, 8, 2),
+    Blocks(128, 64, 8, 3),
+    Blocks(128, 64, 8, 2),
+    Blocks(128, 64, 4, 3),
+    Blocks(64, 64, 4, 2),
+    Blocks(64, 64, 4, 3),
+    Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 4, 1),
+]
+KEY_BLOCKS = [
+    Blocks(64, 128, 8, 2),
+    Blocks(32, 128, 8, 2),
+    Blocks(64, 64, 4, 2),
+    Blocks(64, 64, 4, 3),
+    Blocks(64, 64, 8, 2),
+    Blocks(32, 64, 4, 2),
+    Blocks(32, 64, 8, 2),
+    Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 4, 1),
+]
+
+
+SHORTEST_TUNED = 512
+
+
+class Room(NamedTuple):
+    """What a program keeps on the chip, in numbers."""
+
+    rows: int  # of its own block
+    own: int
+    streams: int  # in a tile on its way
+    sums: int
+
+
+def fits(blocks: Blocks, room: Room, size: int) -> bool:
+    """Return whether a program has room on the chip, with numbers of `size` bytes.
+
+    Shared memory, 227 KiB, holds its own block and the tiles on their way. Registers hold the sums
+    and two tiles of scores: 255 for a thread, of which addresses take some 60. Products wider than
+    half precision are made of single multiplications whose factors lie in registers too, which
+    small blocks alone can afford. Eight warps for fewer than 128 rows compute scores twice in half
+    precision; that is allowed only for sums that four warps cannot hold.
+    """
+    n_scores = blocks.queries * blocks.keys
+    if size > 2 and (n_scores > 32 * 32 or size * (room.own + room.streams) > 64 * 1024):
+        return False
+    numbers, a_warp = room.sums + 2 * n_scores, 192 * 32
+    if size == 2 and blocks.warps == 8 and room.rows < 128 and numbers <= 4 * a_warp:
+        return False
+    shared = size * (room.own + blocks.stages * room.streams)
+    return shared <= 227 * 1024 and numbers <= blocks.warps * a_warp
+
+
+class Case(NamedTuple):
+    """What the tuner tells calls apart by, beside what is compiled in."""
+
+    length_q: int  # in powers of two, like the next two
+    length_k: int
+    heads: int  # of all batches
+    mask_bytes: int  # of a number
+
+
+class Kernel:
+    """A kernel with its configurations; Triton times them, and remembers the fastest.
+
+    It times them anew for everything that changes the code, and for lengths and numbers of heads in
+    powers of two. Under the interpreter there is nothing to time.
+    """
+
+    def __init__(self, function: Any, blocks: list[Blocks], by_keys: bool) -> None:
+        self.function, self.blocks, self.by_keys = function, blocks, by_keys
+        compiled_in = [
+            name
+            for name, parameter in inspect.signature(function.fn).parameters.items()
+            if "constexpr" in str(parameter.annotation) and name not in ("BLOCK_Q", "BLOCK_K")
+        ]
+        self.key = [*compiled_in, "case"]
+        self.tuned = triton.autotune(
+            [self.config(b) for b in blocks],
+            key=self.key,
+            prune_configs_by={"early_config_prune": self._prune},
+            pre_hook=_start_at_zero,
+        )(function)
+
+    @staticmethod
+    def config(blocks: Blocks) -> triton.Config:
+        """Return the configuration as Triton has it."""
+        sizes = {"BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
+        return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
+
+    def fitting(self, choices: Choices) -> list[Blocks]:
+        """Return the configurations that have room."""
+        E, E_V = choices.BLOCK_E, choices.BLOCK_V
+        size = choices.DTYPE.primitive_bitwidth // 8
+        found = []
+        for b in self.blocks:
+            if self.by_keys:
+                own = b.keys * (E + E_V)
+                room = Room(b.keys, own, b.queries * (E + E_V), own)
+            else:
+                width = E if self.function is forward else E + E_V  # the backward has dO beside Q
+                own, sums = b.queries * width, b.queries * max(E, E_V)
+                room = Room(b.queries, own, b.keys * (E + E_V), sums)
+            if fits(b, room, size):
+                found.append(b)
+        return found or self.blocks[-1:]
+
+    def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
+        return [self.config(b) for b in self.fitting(arguments["CHOICES"])]
+
+    def chosen(self, choices: Choices, case: Case) -> Blocks | None:
+        """Return the blocks to take without timing, if any.
+
+        To compile and time them all takes seconds, which short lengths never give back.
+        """
+        longest = max(case.length_q, case.length_k)
+        if INTERPRETED:
+            size = 16 if longest <= 64 else 64
+            return Blocks(size, size, 4, 1)
+        if longest < SHORTEST_TUNED:
+            return next(b for b in self.fitting(choices) if b.queries * b.keys <= 64 * 64)
+        return None
+
+    def __call__(self, heads: int, **arguments: Any) -> None:
+        """Start one program for each block of each head."""
+        sizes = arguments["sizes"]
+        n_rows = sizes.n_keys if self.by_keys else sizes.n_queries
+
+        def grid(given: dict[str, Any]) -> tuple[int]:
+            return (heads * -(-n_rows // given["BLOCK_K" if self.by_keys else "BLOCK_Q"]),)
+
+        blocks = self.chosen(arguments["CHOICES"], arguments["case"])
+        if blocks is None:
+            self.tuned[grid](**arguments, enable_fp_fusion=True)
+        else:
+            options = self.config(blocks).all_kwargs()
+            self.function[grid](**arguments, **options, enable_fp_fusion=True)
+
+
+def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
+    """Undo what a timed call scattered."""
+    if arguments.get("SCATTER"):
+        arguments["gradients"].query.start.zero_()
+
+
+FORWARD = Kernel(forward, QUERY_BLOCKS, by_keys=False)
+QUERY_BACKWARD = Kernel(query_backward, QUERY_BLOCKS, by_keys=False)
+KEYS_BACKWARD = Kernel(keys_backward, KEY_BLOCKS, by_keys=True)

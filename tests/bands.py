@@ -1,0 +1,56 @@
+"""Calls of the kernels of `triton_fused` themselves, with a band of keys for each query."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from inputs import drawn
+from rungs import devices, tensor
+from torch import Tensor
+
+from attnlib._checks import Band
+from attnlib._torch_operators import Results
+from attnlib.triton_fused._launch import Kept, Operands, Upstream, attend, differentiate
+
+[DEVICE] = devices("triton_fused")
+E, E_V, SCALE = 5, 3, 0.7
+
+
+def operands(
+    n_queries: int, n_keys: int, group: int = 1, dtype: torch.dtype = torch.float64
+) -> Operands:
+    """Return inputs with as many query heads as share one key head."""
+    shapes = (1, group, n_queries, E), (1, 1, n_keys, E), (1, 1, n_keys, E_V)
+    query, key, value = (tensor(x, DEVICE).to(dtype) for x in drawn(*shapes))
+    return Operands(query, key, value, None)
+
+
+def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]:
+    """Return the output, the log-sum-exp and the gradients by query, key and value."""
+    query = given.query
+    group, shape = query.shape[1], query.shape[:-1]
+    output, lost = query.new_empty(*shape, E_V), query.new_empty(0)
+    lse, shift, log2_sum = (query.new_empty(shape) for _ in range(3))
+    attend(given, Results(output, lse, shift, log2_sum, lost), SCALE, band, group)
+    gradients = differentiate(
+        given, Kept(output, lost, shift, log2_sum), upstream(output, lse), [True] * 3, SCALE, band,
+        group, deterministic,
+    )  # fmt: skip
+    return [output, lse, *(x for x in gradients if x is not None)]
+
+
+def upstream(output: Tensor, lse: Tensor) -> Upstream:
+    """Return gradients from above; that of an empty row's log-sum-exp means nothing, and is 0."""
+    above = [tensor(x, DEVICE).to(lse) for x in drawn(output.shape, lse.shape, seed=9)]
+    return Upstream(above[0], torch.where(lse == -math.inf, 0.0, above[1]))
+
+
+def seen(n_queries: int, n_keys: int, band: Band) -> Tensor:
+    """Return the band as a boolean mask, one pair at a time."""
+    mask = torch.zeros(n_queries, n_keys, dtype=torch.bool)
+    for i in range(n_queries):
+        for j in range(n_keys):
+            from_left = band.left is None or j >= i + band.first - band.left
+            mask[i, j] = from_left and (band.right is None or j <= i + band.first + band.right)
+    return mask.to(DEVICE)
