@@ -112,7 +112,8 @@ def test_every_public_module_has_a_page_and_the_overview_leads_to_it() -> None:
         for entry in part["chapters"]
         if entry["file"] == "reference/api"
     )
-    public = {path.stem for path in (ROOT / "attnlib").glob("[!_]*.py")}
+    found = (ROOT / "attnlib").glob("[!_]*")
+    public = {p.stem for p in found if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert {*listed} == public | {"attnbook"}
     assert re.findall(r"\]\(api/(\w+)\.md\)", text("api")) == [listed[-1], *listed[:-1]]
     for name in public:
