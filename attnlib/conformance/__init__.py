@@ -73,21 +73,16 @@ def check(
         The bounds for half precision are those of FlashAttention's tests (Dao et al. 2022).
 
     Example:
-        A kernel that forgets the division by √E has the right shapes, and wrong numbers:
+        A kernel that takes is_causal and does not look at it:
 
-        >>> def attention(query, key, value):
-        ...     scores = query @ key.swapaxes(-1, -2)
-        ...     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        ...     return weights @ value / weights.sum(axis=-1, keepdims=True)
-        >>> import numpy as np
-        >>> report = check(attention, "numpy", only=["layouts"], without=["masks", "causal"])
+        >>> from attnlib.numpy_dense import scaled_dot_product_attention
+        >>> def blind(query, key, value, is_causal=False):
+        ...     return scaled_dot_product_attention(query, key, value)
+        >>> report = check(blind, "numpy", only=["causal"])
         >>> report.passed
         False
-        >>> print(report.table)
-        topic             passed  failed
-        layouts                1       8
-        all                    1       8
-        left out: masks, causal
+        >>> print(report.failed[0].case)
+        causal: query (5, 13), key (7, 13), float32
     """
     if not callable(attention):
         raise TypeError(f"attention must be callable; got {type(attention).__qualname__}")

@@ -67,8 +67,10 @@ class Arrays:
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(scale)
         mask = problem.attn_mask
         if mask is not None:
-            added = np.where(mask, 0, -np.inf) if mask.dtype == np.bool_ else mask
-            scores = scores + of_dtype(added, dtype)
+            part = mask if mask.dtype == np.bool_ else mask != -np.inf
+            if mask is not part:
+                scores = scores + of_dtype(mask, dtype)
+            scores = np.where(part, scores, of_dtype(np.array(-np.inf), dtype))
         highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         powers = np.exp(scores - np.where(np.isinf(highest), np.zeros_like(highest), highest))
         total = powers.sum(axis=-1, keepdims=True)

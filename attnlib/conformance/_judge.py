@@ -96,11 +96,19 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
     query, key, value, mask, scale = _sized(asked)
     sizes = _tolerance.gradient_sizes(query, key, value, asked.upstream.numbers, mask, scale=scale)
     dtype = asked.given["query"].dtype
-    peers = hands.peer_gradients(asked) if dtype in HALF else {}
+    peers, floors = {}, dict.fromkeys(wanted, 0.0)
+    if dtype in HALF:
+        peers = hands.peer_gradients(asked)
+        floors = _tolerance.row_sum_sizes(query, key, value, asked.upstream.numbers, scale)
     for name in wanted:
         got = _numbers(found[name], asked.given[name].dtype, hands, f"the gradient of {name}: ")
         bound = _tolerance.bound(
-            truth[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3
+            truth[name],
+            dtype=dtype,
+            size=sizes[name],
+            peer=peers.get(name),
+            times=3,
+            floor=floors[name] * _tolerance.epsilon("float32"),
         )
         _compare(f"the gradient of {name}: ", got, truth[name], bound)
     for name, argument in (own | {"upstream": upstream}).items() if asked.watched else ():

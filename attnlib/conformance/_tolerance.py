@@ -108,6 +108,25 @@ def gradient_sizes(
     }
 
 
+def row_sum_sizes(
+    query: Array, key: Array, value: Array, upstream: Array, scale: float | None = None
+) -> dict[str, float]:
+    """Return the number of ε of float32 that D may bring where plain attention brings nothing.
+
+    A kernel may take the row sums of A ∘ dP as D = rowsum(dO ∘ O). Both are sums of E_v products
+    of float32, so that dP - D is off by 2 E_v ε ‖dO‖‖V‖ even where it is 0, as in a row with one
+    key. There plain attention in half precision happens to be exact.
+    """
+    row = 2 * value.shape[-1] * _longest(upstream) * _longest(value)
+    factor, n = _factor(query, scale), int(np.prod(upstream.shape[:-1]))
+    return {
+        "query": factor * row * _largest(key),
+        "key": factor * n * row * _largest(query),
+        "value": 0.0,
+        "attn_mask": n * row,
+    }
+
+
 def bound(
     truth: Array,
     *,
