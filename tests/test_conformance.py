@@ -1,4 +1,4 @@
-"""One semantics for all: every form that `attnlib.implementations()` lists, row by row.
+"""What every form of `attnlib.implementations()` promises beyond the cases of `test_cases`.
 
 The truth is the token-by-token form in float64, on the same rounded inputs. That form itself is
 held by hand-made numbers in test_numpy_tokenwise, and by torch at the end of this file.
@@ -82,7 +82,7 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
             assert known or name.startswith("block_size")
 
 
-@pytest.mark.parametrize("shape", MASK_SHAPES)
+@pytest.mark.parametrize("shape", [(H, L, S), (B, 1, 1, S)])
 def test_true_takes_part(rung: Rung, shape: tuple[int, ...]) -> None:
     mask = some(shape)
     query, key, value = inputs()
@@ -103,11 +103,10 @@ def test_minus_infinity_removes_as_false_does(rung: Rung, dtype: str) -> None:
     np.testing.assert_array_equal(boolean, floating)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("scale", [0, 0.0, -0.7, 2, 3.5, np.float32(0.25), np.float64(-1.5)])
-def test_any_finite_scale(rung: Rung, scale: float, is_causal: bool, dtype: str) -> None:
-    check(rung, *inputs((), dtype), scale=scale, is_causal=is_causal)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("scale", [0, np.float32(0.25), np.float64(-1.5)])
+def test_a_scale_of_another_type(rung: Rung, scale: float, dtype: str) -> None:
+    check(rung, *inputs((), dtype), scale=scale, is_causal=True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -181,7 +180,7 @@ def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
         assert lse.dtype == ("float64" if rung.name == "numpy_tokenwise" else "float32")
 
 
-@pytest.mark.parametrize("low", [-1e4, -1e9, -1e30, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("low", [-1e4, float(np.finfo(np.float32).min)])
 @pytest.mark.parametrize("scale", [None, 1.3, 49.0])
 def test_keys_below_a_finite_mask_leave_the_others_as_they_are(
     rung: Rung, low: float, scale: float | None
@@ -272,7 +271,7 @@ def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
     assert np.all(output[1] == 0)
 
 
-@pytest.mark.parametrize("n_key_heads", [1, 2, 3, 6])
+@pytest.mark.parametrize("n_key_heads", [2, 6])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
     n_heads = 6
