@@ -27,6 +27,8 @@ from tolerance import (
 )
 
 from attnlib import masks, numpy_tokenwise
+from attnlib.conformance import Asked, _truth
+from attnlib.conformance._case import Given
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -116,8 +118,30 @@ def small(case: str) -> tuple[dict[str, Array], Options]:
     return floating, options
 
 
+def by_equations(floating: dict[str, Array], upstream: Array, options: Options) -> dict[str, Array]:
+    """Give the gradients by the equations that `attnlib.conformance` holds kernels against."""
+    options = dict(options)
+    mask = options.pop("attn_mask", None)
+    given = {name: Given(array, "float64") for name, array in floating.items()}
+    given |= {} if mask is None else {"attn_mask": Given(mask, "bool")}
+    return _truth.gradients(Asked(given, options, Given(upstream, "float64")))
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_the_truth_is_the_slope_of_the_definition(case: str) -> None:
+def test_equations_and_autograd_agree(case: str) -> None:
+    floating, options = small(case)
+    shape = numpy_tokenwise.scaled_dot_product_attention(**floating, **options).shape
+    (upstream,) = drawn(shape, seed=2)
+    found = by_equations(floating, upstream, options)
+    truth = plain_torch.gradients(**floating, upstream=upstream, **options)
+    assert found.keys() == truth.keys()
+    for name, gradient in truth.items():
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("by", ["autograd", "equations"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_truth_is_the_slope_of_the_definition(case: str, by: str) -> None:
     floating, options = small(case)
     step = 2.0**-17
 
@@ -127,6 +151,8 @@ def test_the_truth_is_the_slope_of_the_definition(case: str) -> None:
     output, lse = attend()
     upstream, lse_upstream = drawn(output.shape, lse.shape, seed=2)
     lse_upstream[lse == -np.inf] = 0
+    if by == "equations":  # they have the output's gradient alone
+        lse_upstream[:] = 0
 
     def total() -> float:
         output, lse = attend()
@@ -134,8 +160,12 @@ def test_the_truth_is_the_slope_of_the_definition(case: str) -> None:
             (output * upstream).sum() + (np.where(np.isfinite(lse), lse, 0) * lse_upstream).sum()
         )
 
-    truth = plain_torch.gradients(
-        **floating, upstream=upstream, lse_upstream=lse_upstream, **options
+    truth = (
+        by_equations(floating, upstream, options)
+        if by == "equations"
+        else plain_torch.gradients(
+            **floating, upstream=upstream, lse_upstream=lse_upstream, **options
+        )
     )
     mask = floating.get("attn_mask")
     arrays = floating["query"], floating["key"], floating["value"]

@@ -55,10 +55,6 @@ class Arrays:
         """Say whether a result lies in the memory of an argument, or cannot be written to."""
         return bool(np.shares_memory(result, own)) or not result.flags.writeable
 
-    def gradients(self, *_: Any) -> dict[str, Any]:
-        """Refuse: an array has no gradients, and no case asks a kernel on arrays for them."""
-        raise NotImplementedError("arrays have no gradients")  # pragma: no cover (see above)
-
     def peer(self, asked: Asked) -> Array:
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
         problem, dtype = _truth.problem(asked), asked.given["query"].dtype

@@ -65,6 +65,7 @@ def cases(
     if kind not in ("numpy", "torch"):
         raise ValueError(f'kind must be "numpy" or "torch"; got {kind!r}')
     kept, left_out = check_topics("only", only), check_topics("without", without)
+    dtypes = (dtypes,) if isinstance(dtypes, str) else dtypes
     for dtype in dtypes or ():
         if dtype not in FLOATING:
             raise ValueError(f"dtypes must name some of {', '.join(FLOATING)}; got {dtype!r}")

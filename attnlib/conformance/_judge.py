@@ -89,17 +89,19 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
     assert asked.upstream is not None
     own = {name: hands.give(given) for name, given in asked.given.items()}
     upstream = hands.give(asked.upstream)
-    before = {name: hands.bits(x) for name, x in (own | {"upstream": upstream}).items()}
+    everything = own | {"the gradient of the output": upstream}
+    before = {name: hands.bits(argument) for name, argument in everything.items()}
     wanted = asked.wanted
     found = _called("gradients", hands.gradients, attention, own, upstream, wanted, asked.options)
     truth = _truth.gradients(asked)
     query, key, value, mask, scale = _sized(asked)
-    sizes = _tolerance.gradient_sizes(query, key, value, asked.upstream.numbers, mask, scale=scale)
+    above = asked.upstream.numbers
+    sizes = _tolerance.gradient_sizes(query, key, value, above, mask, scale=scale)
     dtype = asked.given["query"].dtype
     peers, floors = {}, dict.fromkeys(wanted, 0.0)
     if dtype in HALF:
         peers = hands.peer_gradients(asked)
-        floors = _tolerance.row_sum_sizes(query, key, value, asked.upstream.numbers, scale)
+        floors = _tolerance.row_sum_sizes(query, key, value, above, mask, scale)
     for name in wanted:
         got = _numbers(found[name], asked.given[name].dtype, hands, f"the gradient of {name}: ")
         bound = _tolerance.bound(
@@ -111,7 +113,7 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
             floor=floors[name] * _tolerance.epsilon("float32"),
         )
         _compare(f"the gradient of {name}: ", got, truth[name], bound)
-    for name, argument in (own | {"upstream": upstream}).items() if asked.watched else ():
+    for name, argument in everything.items() if asked.watched else ():
         if hands.bits(argument) != before[name]:
             raise WrongResultError(
                 f"expected inputs that are left as they are, but {name} was modified"

@@ -92,24 +92,50 @@ def gradient_sizes(
         dQ = scale · dS K    dK = scale · dSᵀ Q    dM = dS    dV = Aᵀ dO
 
     |dP| ≤ ‖dO‖‖V‖, so in a row Σ|dS| ≤ 2 ‖dO‖‖V‖ + |dL|. The factors of dS are off by the error
-    w of a weight, three times, by 2 E_v products and by S sums. A row of query, key, value or mask
-    gathers what at most all n rows of the result have for it, and adding n terms is off by n.
+    w of a weight, three times, by 2 E_v products and by S sums. What gathers n terms, see
+    `gathered_rows`, is off by n times as much, and by n more for adding them up.
     """
     w = lse_size(query, key, attn_mask, scale)
-    n = int(np.prod(upstream.shape[:-1]))
     row = 2 * _longest(upstream) * _longest(value) + _largest(lse_upstream)
-    scores = n * (1 + row) * (3 * w + 2 * value.shape[-1] + key.shape[-2] + n)
+    sums = 3 * w + 2 * value.shape[-1] + key.shape[-2]
+    n = gathered_rows(query, key, value, upstream, attn_mask)
+    scores = {name: n[name] * (1 + row) * (sums + n[name]) for name in n}
     factor = _factor(query, scale)
     return {
-        "query": scores * (1 + factor * _largest(key)),
-        "key": scores * (1 + factor * _largest(query)),
-        "value": n * (1 + _largest(upstream)) * (w + n),
-        "attn_mask": scores,
+        "query": scores["query"] * (1 + factor * _largest(key)),
+        "key": scores["key"] * (1 + factor * _largest(query)),
+        "value": n["value"] * (1 + _largest(upstream)) * (w + n["value"]),
+        "attn_mask": scores["attn_mask"],
     }
 
 
+def gathered_rows(
+    query: Array, key: Array, value: Array, upstream: Array, attn_mask: Array | None = None
+) -> dict[str, int]:
+    """Return how many rows of the result an entry of each argument has a part in.
+
+    A row of the query has a part in one, a row of key and value in all L of their head, and in
+    more where they are broadcast or shared by a group. A mask of one column has S terms in each.
+    """
+    n_rows, n_keys = math.prod(upstream.shape[:-1]), key.shape[-2]
+    mask = (1, 1) if attn_mask is None else attn_mask.shape
+    own = {
+        "query": math.prod(query.shape[:-1]),
+        "key": math.prod(key.shape[:-2]),
+        "value": math.prod(value.shape[:-2]),
+        "attn_mask": math.prod(mask[:-1]),
+    }
+    terms = {name: max(1, n_rows // max(1, rows)) for name, rows in own.items()}
+    return terms | {"attn_mask": terms["attn_mask"] * (1 if mask[-1] == n_keys else n_keys)}
+
+
 def row_sum_sizes(
-    query: Array, key: Array, value: Array, upstream: Array, scale: float | None = None
+    query: Array,
+    key: Array,
+    value: Array,
+    upstream: Array,
+    attn_mask: Array | None = None,
+    scale: float | None = None,
 ) -> dict[str, float]:
     """Return the number of ε of float32 that D may bring where plain attention brings nothing.
 
@@ -118,12 +144,12 @@ def row_sum_sizes(
     key. There plain attention in half precision happens to be exact.
     """
     row = 2 * value.shape[-1] * _longest(upstream) * _longest(value)
-    factor, n = _factor(query, scale), int(np.prod(upstream.shape[:-1]))
+    factor, n = _factor(query, scale), gathered_rows(query, key, value, upstream, attn_mask)
     return {
-        "query": factor * row * _largest(key),
-        "key": factor * n * row * _largest(query),
+        "query": factor * n["query"] * row * _largest(key),
+        "key": factor * n["key"] * row * _largest(query),
         "value": 0.0,
-        "attn_mask": n * row,
+        "attn_mask": n["attn_mask"] * row,
     }
 
 
