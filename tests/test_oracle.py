@@ -26,6 +26,7 @@ from attnlib.conformance import TOPICS, Asked, _truth, cases, check, hands_for
 from attnlib.conformance.__main__ import found, main
 from attnlib.conformance._case import Given, rounded
 from attnlib.conformance._judge import judge
+from attnlib.conformance._layouts import LAYOUTS
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +104,8 @@ def truths_are_kept() -> Iterator[None]:
 
     def keeping(function: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
         def kept_or_new(asked: Asked) -> Any:
-            numbers = [given.numbers.tobytes() for given in asked.given.values()]
+            given = [*asked.given.values(), *[asked.upstream] * (asked.upstream is not None)]
+            numbers = [own.numbers.tobytes() for own in given]
             key = function.__name__, str(asked), *numbers
             if key not in kept:
                 kept[key] = function(asked)
@@ -339,9 +341,8 @@ def test_a_result_that_is_not_its_own() -> None:
         return result
 
     def the_value_itself(query: Any, key: Any, value: Any, *a: Any, **o: Any) -> Any:
-        if key.shape[-2] == value.shape[-2] == 1 and query.ndim == 4:
-            return np.broadcast_to(value, (*value.shape[:-2], query.shape[-2], value.shape[-1]))
-        return formula(query, key, value, *a, **o)
+        result = formula(query, key, value, *a, **o)
+        return np.broadcast_to(value, result.shape) if value.shape[-2] == 1 else result
 
     for kernel in (read_only, the_value_itself):
         report = check(kernel, "numpy")
@@ -421,6 +422,16 @@ def test_numbers_are_those_of_the_dtype(dtype: str) -> None:
         back, name = hands.take(hands.give(Given(rounded(numbers, dtype), dtype)))
         np.testing.assert_array_equal(back, truth)
         assert name == dtype
+
+
+def test_strides_are_kept_on_another_device() -> None:
+    numbers = np.ones((2, 3, 5, 7))
+    for layout in LAYOUTS:
+        given = Given(numbers, "float32", layout)
+        there, here = (hands_for("torch", device).give(given) for device in ("meta", "cpu"))
+        assert there.device.type == "meta"
+        assert there.stride() == here.stride()
+        assert there.shape == here.shape
 
 
 def test_plain_attention_in_half_precision_is_alike_in_numpy_and_torch() -> None:
