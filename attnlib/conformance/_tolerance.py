@@ -42,7 +42,7 @@ def _longest(array: Array) -> float:
 def _factor(query: Array, scale: float | None) -> float:
     n_features = query.shape[-1]
     default = 1 / math.sqrt(n_features) if n_features else 1.0
-    return default if scale is None else abs(scale)
+    return default if scale is None else abs(float(scale))  # any kind of number
 
 
 def lse_size(
