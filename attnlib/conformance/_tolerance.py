@@ -118,7 +118,7 @@ def gathered_rows(
     more where they are broadcast or shared by a group. A mask of one column has S terms in each.
     """
     n_rows, n_keys = math.prod(upstream.shape[:-1]), key.shape[-2]
-    mask = (1, 1) if attn_mask is None else attn_mask.shape
+    mask = (1, 1) if attn_mask is None else (1, 1, *attn_mask.shape)  # which may have no axis
     own = {
         "query": math.prod(query.shape[:-1]),
         "key": math.prod(key.shape[:-2]),
