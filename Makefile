@@ -5,7 +5,7 @@ PORT ?= 8000
 PYTEST_ARGS ?=
 COLAB_ARGS ?=
 ONLY ?=
-NOTEBOOKS ?= chapters/*.ipynb
+NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
 WORKERS := --numprocesses auto --maxprocesses 4

@@ -1,4 +1,4 @@
-"""One semantics for all: every form that `attnlib.implementations()` lists, row by row.
+"""What every form of `attnlib.implementations()` promises beyond the cases of `test_cases`.
 
 The truth is the token-by-token form in float64, on the same rounded inputs. That form itself is
 held by hand-made numbers in test_numpy_tokenwise, and by torch at the end of this file.
@@ -15,11 +15,7 @@ import pytest
 import torch
 from inputs import (
     E_V,
-    EMPTY_AXES,
-    LAYOUTS,
-    LEADING,
     MASK_SHAPES,
-    ONLY_NUMPY_HAS,
     B,
     E,
     H,
@@ -86,36 +82,7 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
             assert known or name.startswith("block_size")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("batch", [(), (B,), (B, H)])
-def test_dtypes_and_ranks(rung: Rung, batch: tuple[int, ...], is_causal: bool, dtype: str) -> None:
-    output = check(rung, *inputs(batch, dtype), is_causal=is_causal)
-    assert output.shape == (*batch, L, E_V)
-
-
-@pytest.mark.parametrize("n_queries", [1, 2, 7, 17])
-@pytest.mark.parametrize("n_keys", [1, 2, 7, 17])
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_lengths(rung: Rung, n_queries: int, n_keys: int, is_causal: bool) -> None:
-    check(rung, *drawn((n_queries, E), (n_keys, E), (n_keys, E_V)), is_causal=is_causal)
-
-
-@pytest.mark.parametrize(("query", "key", "value"), LEADING)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_leading_dimensions_broadcast(
-    rung: Rung,
-    query: tuple[int, ...],
-    key: tuple[int, ...],
-    value: tuple[int, ...],
-    is_causal: bool,
-) -> None:
-    arrays = drawn((*query, L, E), (*key, S, E), (*value, S, E_V))
-    output = check(rung, *arrays, is_causal=is_causal)
-    assert output.shape == (*np.broadcast_shapes(query, key, value), L, E_V)
-
-
-@pytest.mark.parametrize("shape", MASK_SHAPES)
+@pytest.mark.parametrize("shape", [(H, L, S), (B, 1, 1, S)])
 def test_true_takes_part(rung: Rung, shape: tuple[int, ...]) -> None:
     mask = some(shape)
     query, key, value = inputs()
@@ -124,17 +91,6 @@ def test_true_takes_part(rung: Rung, shape: tuple[int, ...]) -> None:
         kept = np.broadcast_to(mask, (B, H, L, S))[b, h, i]
         alone = rung(query[b, h, i : i + 1], key[b, h, kept], value[b, h, kept])
         np.testing.assert_allclose(output[b, h, i], alone[0], rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mask_dtype", ["same", "float32"])
-@pytest.mark.parametrize("shape", MASK_SHAPES)
-def test_a_floating_mask_is_added_to_the_scaled_scores(
-    rung: Rung, shape: tuple[int, ...], mask_dtype: str, dtype: str
-) -> None:
-    mask = np.random.default_rng(3).normal(0, 2, shape)
-    mask = mask.astype(DTYPES[dtype if mask_dtype == "same" else mask_dtype])
-    check(rung, *inputs(dtype=dtype), attn_mask=mask)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -147,16 +103,10 @@ def test_minus_infinity_removes_as_false_does(rung: Rung, dtype: str) -> None:
     np.testing.assert_array_equal(boolean, floating)
 
 
-def test_a_mask_may_have_the_batch_that_only_the_value_has(rung: Rung) -> None:
-    mask = some((B, 1, L, S))
-    check(rung, *drawn((L, E), (S, E), (B, H, S, E_V)), attn_mask=mask)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("scale", [0, 0.0, -0.7, 2, 3.5, np.float32(0.25), np.float64(-1.5)])
-def test_any_finite_scale(rung: Rung, scale: float, is_causal: bool, dtype: str) -> None:
-    check(rung, *inputs((), dtype), scale=scale, is_causal=is_causal)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("scale", [0, np.float32(0.25), np.float64(-1.5)])
+def test_a_scale_of_another_type(rung: Rung, scale: float, dtype: str) -> None:
+    check(rung, *inputs((), dtype), scale=scale, is_causal=True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -186,13 +136,6 @@ def test_a_tiny_scale_does_not_vanish_on_the_way(rung: Rung) -> None:
     np.testing.assert_allclose(output, [[1 + 1 / (1 + np.e**2)]], rtol=1e-6)
 
 
-def test_scale_zero_gives_the_mean_of_what_takes_part(rung: Rung) -> None:
-    query, key, value = inputs(())
-    output = rung(query, key, value, is_causal=True, scale=0.0)
-    for i in range(L):
-        np.testing.assert_allclose(output[i], value[: i + 1].mean(axis=0), rtol=1e-13)
-
-
 def test_causal_is_aligned_at_the_top_left(rung: Rung) -> None:
     for n_queries, n_keys in ((L, S), (S, L)):
         query, key, value = drawn((n_queries, E), (n_keys, E), (n_keys, E_V))
@@ -219,26 +162,6 @@ def test_an_empty_row_gives_zeros(rung: Rung, additive: bool, dtype: str) -> Non
     assert np.isfinite(lse[..., ~empty]).all()
 
 
-@pytest.mark.parametrize(("batch", "n_queries", "n_keys", "n_features", "n_values"), EMPTY_AXES)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_empty_axes(
-    rung: Rung, batch: tuple[int, ...], n_queries: int, n_keys: int, n_features: int, n_values: int,
-    is_causal: bool,
-) -> None:  # fmt: skip
-    query, key, value = drawn(
-        (*batch, n_queries, n_features), (*batch, n_keys, n_features), (*batch, n_keys, n_values)
-    )
-    output = check(rung, query, key, value, is_causal=is_causal)
-    assert output.shape == (*batch, n_queries, n_values)
-    if n_keys == 0:
-        _, lse = rung.with_lse(query, key, value, is_causal=is_causal)
-        assert np.all(output == 0)
-        assert np.all(lse == -np.inf)
-    if n_features == 0 and n_queries and not is_causal:
-        mean = np.broadcast_to(value.mean(axis=-2, keepdims=True), output.shape)
-        np.testing.assert_allclose(output, mean, rtol=1e-13)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     query, key, value = inputs((), dtype)
@@ -257,7 +180,7 @@ def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
         assert lse.dtype == ("float64" if rung.name == "numpy_tokenwise" else "float32")
 
 
-@pytest.mark.parametrize("low", [-1e4, -1e9, -1e30, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("low", [-1e4, float(np.finfo(np.float32).min)])
 @pytest.mark.parametrize("scale", [None, 1.3, 49.0])
 def test_keys_below_a_finite_mask_leave_the_others_as_they_are(
     rung: Rung, low: float, scale: float | None
@@ -290,54 +213,6 @@ def without_future(way: str, n_queries: int, n_keys: int, dtype: Any = np.float6
     }[way]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("way", ["causal", "boolean", "floating"])
-def test_a_removed_key_never_wins(rung: Rung, way: str, dtype: str) -> None:
-    """Not even against scores of -1e12, below any finite stand-in for -∞ that is in use."""
-    query, key, value = (a.astype(DTYPES[dtype]) for a in drawn((L, 1), (L, 1), (L, E_V)))
-    query[:], key[:] = 1e6, -1e6
-    key[3:] = 0
-    options = without_future(way, L, L, query.dtype)
-    output = rung(query, key, value, **options)
-    seen = [value[: i + 1] if i < 3 else value[3 : i + 1] for i in range(L)]
-    truth = np.array([keys.astype(np.float64).mean(axis=0) for keys in seen])
-    peer = plain_torch.plain(query, key, value, **options)
-    # All scores of a row are equal or out of reach, so that they bring no error.
-    size = forward_size(np.zeros_like(query), key, value)
-    assert_close(output, truth, dtype=dtype, size=size, peer=peer)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_scores_of_ten_thousand(rung: Rung, sign: float, dtype: str) -> None:
-    query, key, value = inputs((), "float64")
-    query, key = np.abs(query) * 100, sign * np.abs(key) * 100  # all scores of one sign
-    arrays = [a.astype(DTYPES[dtype]) for a in (query, key, value)]
-    check(rung, *arrays, scale=0.1)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_scores_beyond_float16_do_not_overflow(rung: Rung, dtype: str) -> None:
-    query, key = (np.full((1, E), x, dtype=DTYPES[dtype]) for x in (200.0, 300.0))
-    output, lse = rung.with_lse(query, key, np.ones((1, E_V), dtype=DTYPES[dtype]), scale=1.0)
-    assert np.all(output == 1)
-    assert lse == E * 200 * 300  # above 65,504
-
-
-@pytest.mark.parametrize("dtype", HALF)
-def test_half_precision_adds_up_in_float32(rung: Rung, dtype: str) -> None:
-    """In half precision a sum of small terms stops growing well below its value."""
-    n_keys = 1021
-    query, key, value = (
-        np.full(shape, x, DTYPES[dtype])
-        for shape, x in (((1, E), 0), ((n_keys, E), 1), ((n_keys, E_V), 1))
-    )
-    output, lse = rung.with_lse(query, key, value)
-    assert_close(output, np.ones((1, E_V)), dtype=dtype, peer=np.ones((1, E_V)))
-    truth = np.log([float(n_keys)])
-    assert_close(lse, truth, dtype="float32", size=lse_size(query, key))
-
-
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: str) -> None:
@@ -347,22 +222,6 @@ def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: s
     assert_close(lse, wide_lse, dtype="float32", size=2 * lse_size(*arrays[:2]))
     if rung.rounds_once:
         np.testing.assert_array_equal(output, wide.astype(DTYPES[dtype]))
-
-
-@pytest.mark.parametrize(
-    ("where", "spoilt"),
-    [
-        ("query", np.s_[1, 3]),  # the row that asks
-        ("key", np.s_[1]),  # every row that this key answers
-        ("value", np.s_[1, :, 2]),  # this feature in every row
-    ],
-)
-def test_nan_comes_out_where_it_takes_part(rung: Rung, where: str, spoilt: Any) -> None:
-    arrays = dict(zip(("query", "key", "value"), inputs((H,)), strict=True))
-    arrays[where][1, 3, 2] = np.nan
-    nan = np.zeros((H, L, E_V), dtype=bool)
-    nan[spoilt] = True
-    np.testing.assert_array_equal(np.isnan(check(rung, **arrays)), nan)
 
 
 @pytest.mark.parametrize("last", [np.nan, np.inf, -np.inf])
@@ -384,20 +243,6 @@ def test_what_is_not_finite_follows_the_definition(
     np.testing.assert_array_equal(output[1, 2:, 3], np.full(L - 2, last))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("additive", [False, True])
-def test_what_is_removed_changes_nothing(rung: Rung, additive: bool, bad: float) -> None:
-    query, key, value = inputs()
-    kept = np.ones((L, S), dtype=bool)
-    kept[:, [2, 6]] = False
-    mask: Array = np.where(kept, 0.0, -np.inf) if additive else kept
-    clean = check(rung, query, key, value, attn_mask=mask)
-    key[..., [2, 6], :] = bad
-    value[..., [2, 6], :] = bad
-    dirty = check(rung, query, key, value, attn_mask=mask)
-    np.testing.assert_allclose(dirty, clean, rtol=1e-13, atol=1e-14)
-
-
 @pytest.mark.parametrize("way", ["causal", "boolean", "floating"])
 def test_a_future_nan_does_not_reach_the_past(rung: Rung, way: str) -> None:
     query, key, value = inputs((H,))
@@ -409,13 +254,6 @@ def test_a_future_nan_does_not_reach_the_past(rung: Rung, way: str) -> None:
     dirty = check(rung, query, key, value, **options)
     np.testing.assert_allclose(dirty[:, :3], clean[:, :3], rtol=1e-13, atol=1e-14)
     assert np.isnan(dirty[:, 3:]).all()
-
-
-def test_nan_in_an_empty_row_gives_zeros(rung: Rung) -> None:
-    query, key, value = inputs(())
-    query[2] = np.nan
-    output = check(rung, query, key, value, attn_mask=np.arange(L)[:, None] != 2)
-    assert np.all(output[2] == 0)
 
 
 def test_nan_in_a_floating_mask_comes_out(rung: Rung) -> None:
@@ -433,7 +271,7 @@ def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
     assert np.all(output[1] == 0)
 
 
-@pytest.mark.parametrize("n_key_heads", [1, 2, 3, 6])
+@pytest.mark.parametrize("n_key_heads", [2, 6])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
     n_heads = 6
@@ -443,47 +281,6 @@ def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
         g = h // (n_heads // n_key_heads)
         alone = rung(query[:, h], key[:, g], value[:, g], is_causal=is_causal)
         np.testing.assert_allclose(output[:, h], alone, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("n_key_heads", [1, 2, 3, 6])
-@pytest.mark.parametrize("shape", [(6, 1, S), (6, L, S), (L, S), (S,)])
-def test_grouped_heads_without_a_batch_and_with_a_mask(
-    rung: Rung, n_key_heads: int, shape: tuple[int, ...]
-) -> None:
-    query, key, value = drawn((6, L, E), (n_key_heads, S, E), (n_key_heads, S, E_V))
-    mask = some(shape)
-    check(rung, query, key, value, attn_mask=mask, enable_gqa=True)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_grouped_heads_in_each_dtype(rung: Rung, dtype: str) -> None:
-    check(rung, *drawn((6, L, E), (2, S, E), (2, S, E_V), dtype=dtype), enable_gqa=True)
-
-
-@pytest.mark.parametrize("n_key_heads", [1, 2, 5])
-def test_no_query_heads_give_no_output_heads(rung: Rung, n_key_heads: int) -> None:
-    arrays = drawn((0, L, E), (n_key_heads, S, E), (n_key_heads, S, E_V))
-    assert check(rung, *arrays, enable_gqa=True).shape == (0, L, E_V)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_layout_does_not_matter(rung: Rung, dtype: str) -> None:
-    arrays = (*inputs(dtype=dtype), some((B, H, L, S)))
-    for layout in LAYOUTS if rung.on_tensors else LAYOUTS + ONLY_NUMPY_HAS:
-        query, key, value, mask = laid_out = [layout(array) for array in arrays]
-        for array, view in zip(arrays, laid_out, strict=True):
-            np.testing.assert_array_equal(view, array)
-        check(rung, query, key, value, attn_mask=mask)
-
-
-def test_expanded_views(rung: Rung) -> None:
-    query, key, value = drawn((L, E), (1, E), (1, E_V))
-    query = np.broadcast_to(query, (B, H, L, E))
-    key, value = np.broadcast_to(key, (B, H, S, E)), np.broadcast_to(value, (B, H, S, E_V))
-    assert query.strides[:2] == (0, 0)
-    assert key.strides[:3] == (0, 0, 0)
-    output = check(rung, query, key, value, attn_mask=np.broadcast_to(np.True_, (B, H, L, S)))
-    np.testing.assert_allclose(output, np.broadcast_to(value[0, 0, 0], output.shape), rtol=1e-14)
 
 
 def test_the_result_is_nobody_elses_memory(rung: Rung) -> None:

@@ -313,7 +313,7 @@ def test_all_places_agree_with_the_configuration() -> None:
     assert citation["repository-code"] == HERE
     for place in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "index.md", "pyproject.toml"):
         assert HERE in (ROOT / place).read_text(encoding="utf-8"), place
-    for path in (ROOT / "chapters").glob("*.ipynb"):
+    for path in (*(ROOT / "chapters").glob("*.ipynb"), *(ROOT / "reference").glob("*.ipynb")):
         assert f"git+{HERE}" in path.read_text(encoding="utf-8"), path.name
     slug = re.compile(rf"github\.com/(?:github/)?([\w-]+)/{re.escape(name)}\b")
     pages = re.compile(rf"([\w-]+)\.github\.io/{re.escape(name)}\b")

@@ -44,7 +44,8 @@ MODULES = (
     "masks", "positions", "torch_layers", "experiments", "examples",
 )  # fmt: skip
 TESTS = (
-    "tests/test_checks.py", "tests/test_conformance.py", "tests/test_conformance_gradients.py",
+    "tests/test_cases.py", "tests/test_checks.py", "tests/test_conformance.py",
+    "tests/test_conformance_gradients.py",
     "tests/test_examples.py", "tests/test_experiments.py", "tests/test_masks.py",
     "tests/test_mistakes.py", "tests/test_mistakes_around.py", "tests/test_names_in_errors.py",
     "tests/test_numpy_blockwise.py",

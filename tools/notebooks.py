@@ -4,7 +4,7 @@
     python -m tools.notebooks normalise [NOTEBOOK …]   rewrite without running
     python -m tools.notebooks check     [NOTEBOOK …]   name those that `normalise` would change
 
-Without arguments each takes every notebook of `chapters/`.
+Without arguments each takes every notebook of `chapters/` and `reference/`.
 """
 
 from __future__ import annotations
@@ -314,7 +314,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("notebook", nargs="*", type=Path)
     chosen = parser.parse_args(arguments)
-    paths = chosen.notebook or sorted(Path("chapters").glob("*.ipynb"))
+    paths = chosen.notebook or [
+        path
+        for folder in ("chapters", "reference")
+        for path in sorted(Path(folder).glob("*.ipynb"))
+    ]
     return COMMANDS[chosen.command](paths)
 
 

@@ -22,6 +22,7 @@ PLACES = (
     "chapters/*.ipynb",
     "index.md",
     "pyproject.toml",
+    "reference/*.ipynb",
     "reference/*.md",
 )
 

@@ -1,0 +1,74 @@
+"""Kernels on NumPy arrays: what they are given, what they return, and what half precision costs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+from attnlib._checks import FLOATING, Array, checked_scale
+from attnlib.conformance import _truth
+from attnlib.conformance._case import Asked, Given, WrongResultError
+
+
+def of_dtype(numbers: Array, dtype: str) -> Array:
+    """Return the numbers as an array of this dtype; NumPy has its bfloat16 from ml_dtypes."""
+    if dtype == "bfloat16":
+        return numbers.astype(importlib.import_module("ml_dtypes").bfloat16)
+    return numbers.astype(dtype)
+
+
+class Arrays:
+    """The hands that give arrays to a kernel and take its array back."""
+
+    kind = "numpy"
+    missing = "ml_dtypes is not installed"
+
+    def __init__(self, device: str = "cpu") -> None:
+        if device != "cpu":
+            raise ValueError(f'device must be "cpu" for NumPy arrays; got {device!r}')
+
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes that there are."""
+        has_bfloat16 = importlib.util.find_spec("ml_dtypes") is not None
+        return tuple(dtype for dtype in FLOATING if dtype != "bfloat16" or has_bfloat16)
+
+    def give(self, given: Given) -> Array:
+        """Return the argument as an array of its dtype and layout."""
+        own = of_dtype(given.numbers, given.dtype)
+        return own if given.layout is None else given.layout(own)
+
+    def bits(self, own: Array) -> bytes:
+        """Return what an array holds, to see whether it was modified."""
+        return own.tobytes()
+
+    def take(self, result: Any) -> tuple[Array, str]:
+        """Return a result in float64, and the name of its dtype."""
+        if not isinstance(result, np.ndarray):
+            raise WrongResultError(f"expected a numpy.ndarray, got {type(result).__qualname__}")
+        numbers = result.astype(np.float64) if result.dtype.kind in "fViub" else result
+        return numbers, result.dtype.name
+
+    def shares(self, result: Array, own: Array) -> bool:
+        """Say whether a result lies in the memory of an argument, or cannot be written to."""
+        return bool(np.shares_memory(result, own)) or not result.flags.writeable
+
+    def peer(self, asked: Asked) -> Array:
+        """Return plain attention with every step in the inputs' dtype, as its errors measure."""
+        problem, dtype = _truth.problem(asked), asked.given["query"].dtype
+        query, key, value = (of_dtype(x, dtype) for x in problem[:3])
+        scale = checked_scale(problem.scale, query.shape[-1])
+        scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(scale)
+        mask = problem.attn_mask
+        if mask is not None:
+            part = mask if mask.dtype == np.bool_ else mask != -np.inf
+            if mask is not part:
+                scores = scores + of_dtype(mask, dtype)
+            scores = np.where(part, scores, of_dtype(np.array(-np.inf), dtype))
+        highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        powers = np.exp(scores - np.where(np.isinf(highest), np.zeros_like(highest), highest))
+        total = powers.sum(axis=-1, keepdims=True)
+        weights = powers / np.where(total == 0, np.ones_like(total), total)
+        return np.asarray(np.matmul(weights, value), np.float64)

@@ -1,0 +1,145 @@
+"""How a kernel is asked one case, and how its answer is held against the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnlib._checks import HALF, Array
+from attnlib.conformance import _tolerance, _truth
+from attnlib.conformance._case import Asked, Case, WrongResultError
+from attnlib.conformance._report import Result
+
+REFUSALS = (ValueError, TypeError, RuntimeError)
+
+
+def judge(case: Case, attention: Any, hands: Any) -> Result:
+    """Return whether a kernel passes a case, and what is wrong where it does not."""
+    asked = case.asked
+    ask = _refused if asked.refused else _output if asked.upstream is None else _gradients
+    try:
+        # A kernel on arrays may warn of ∞ and NaN; what counts is whether they come out.
+        with np.errstate(all="ignore"):
+            ask(asked, attention, hands)
+    except WrongResultError as wrong:
+        return Result(case, False, f"{asked}\n{wrong}")
+    return Result(case, True)
+
+
+def _called(name: str, function: Any, *arguments: Any, **options: Any) -> Any:
+    """Return what a function returns; its exception becomes a wrong result, in words."""
+    try:
+        return function(*arguments, **options)
+    except Exception as error:
+        raise WrongResultError(f"expected {name}, but {_words(error)} was raised") from error
+
+
+def _words(error: Exception) -> str:
+    """Return an exception on one line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else f"{type(error).__name__} without words"
+
+
+def _refused(asked: Asked, attention: Any, hands: Any) -> None:
+    """Require an exception with a message, for a call that cannot be meant."""
+    own = {name: hands.give(given) for name, given in asked.given.items()}
+    kinds = "a ValueError, a TypeError or a RuntimeError with a message"
+    try:
+        result = attention(**own, **asked.options)
+    except REFUSALS as error:
+        if not str(error).strip():
+            raise WrongResultError(f"expected {kinds}, but {_words(error)} was raised") from error
+        return
+    except Exception as error:
+        raise WrongResultError(f"expected {kinds}, but {_words(error)} was raised") from error
+    shape = getattr(result, "shape", None)
+    came = type(result).__qualname__ + (f" of shape {tuple(shape)}" if shape is not None else "")
+    raise WrongResultError(f"expected {kinds}, but the call returned: {came}")
+
+
+def _output(asked: Asked, attention: Any, hands: Any) -> None:
+    """Require the output of the definition."""
+    own = {name: hands.give(given) for name, given in asked.given.items()}
+    before = {name: hands.bits(argument) for name, argument in own.items()}
+    result = _called("a result", attention, **own, **asked.options)
+    truth = _truth.output(asked)
+    dtype = asked.given["query"].dtype
+    got = _numbers(result, dtype, hands)
+    size = asked.size if asked.size is not None else _tolerance.forward_size(*_sized(asked))
+    peer = asked.peer
+    if peer is None and dtype in HALF:
+        peer = hands.peer(asked)
+    bound = _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
+    _compare("", got, truth, bound)
+    if asked.watched:
+        for name, argument in own.items():
+            if hands.bits(argument) != before[name]:
+                raise WrongResultError(
+                    f"expected inputs that are left as they are, but {name} was modified"
+                )
+            if hands.shares(result, argument):
+                raise WrongResultError(
+                    f"expected a result of its own, but it lies in the memory of {name}"
+                )
+
+
+def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
+    """Require the gradients of the definition."""
+    assert asked.upstream is not None
+    own = {name: hands.give(given) for name, given in asked.given.items()}
+    upstream = hands.give(asked.upstream)
+    everything = own | {"the gradient of the output": upstream}
+    before = {name: hands.bits(argument) for name, argument in everything.items()}
+    wanted = asked.wanted
+    found = _called("gradients", hands.gradients, attention, own, upstream, wanted, asked.options)
+    truth = _truth.gradients(asked)
+    query, key, value, mask, scale = _sized(asked)
+    above = asked.upstream.numbers
+    sizes = _tolerance.gradient_sizes(query, key, value, above, mask, scale=scale)
+    dtype = asked.given["query"].dtype
+    peers, floors = {}, dict.fromkeys(wanted, 0.0)
+    if dtype in HALF:
+        peers = hands.peer_gradients(asked)
+        floors = _tolerance.row_sum_sizes(query, key, value, above, mask, scale)
+    for name in wanted:
+        got = _numbers(found[name], asked.given[name].dtype, hands, f"the gradient of {name}: ")
+        bound = _tolerance.bound(
+            truth[name],
+            dtype=dtype,
+            size=sizes[name],
+            peer=peers.get(name),
+            times=3,
+            floor=floors[name] * _tolerance.epsilon("float32"),
+        )
+        _compare(f"the gradient of {name}: ", got, truth[name], bound)
+    for name, argument in everything.items() if asked.watched else ():
+        if hands.bits(argument) != before[name]:
+            raise WrongResultError(
+                f"expected inputs that are left as they are, but {name} was modified"
+            )
+
+
+def _sized(asked: Asked) -> tuple[Array, Array, Array, Array | None, float | None]:
+    """Return the numbers that say how far roundings can add up."""
+    numbers = {name: given.numbers for name, given in asked.given.items()} | asked.meant
+    mask = numbers.get("attn_mask")
+    return numbers["query"], numbers["key"], numbers["value"], mask, asked.options.get("scale")
+
+
+def _numbers(result: Any, dtype: str, hands: Any, what: str = "") -> Array:
+    """Return the numbers of a result, which must be an array or a tensor of this dtype."""
+    try:
+        numbers: Array
+        numbers, came = hands.take(result)
+    except WrongResultError as wrong:
+        raise WrongResultError(f"{what}{wrong}") from None
+    if came != dtype:
+        raise WrongResultError(f"{what}expected dtype {dtype}, got {came}")
+    return numbers
+
+
+def _compare(what: str, got: Array, truth: Array, bound: float) -> None:
+    said = _tolerance.difference(got, truth, bound)
+    if said:
+        raise WrongResultError(f"{what}{said}")

@@ -1,0 +1,138 @@
+"""Kernels on tensors: what they are given, what they return, and what half precision costs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from attnlib._checks import FLOATING, Array, checked_scale
+from attnlib.conformance import _truth
+from attnlib.conformance._case import Asked, Given, WrongResultError
+
+
+class Tensors:
+    """The hands that give tensors on a device to a kernel and take its tensor back."""
+
+    kind = "torch"
+    missing = "this torch lacks it"
+
+    def __init__(self, device: str = "cpu") -> None:
+        try:
+            self.device = torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device must be one that torch has here; got {device!r}") from error
+
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes that there are."""
+        return FLOATING
+
+    def give(self, given: Given) -> torch.Tensor:
+        """Return the argument as a tensor of its dtype and layout, strides and all."""
+        half = given.dtype == "bfloat16"
+        own = _bits(given.numbers) if half else given.numbers.astype(given.dtype)
+        own = own if given.layout is None else given.layout(own)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            view = torch.from_numpy(own)
+        view = view.view(torch.bfloat16) if half else view
+        if self.device.type == "cpu" or not view.numel():
+            return view.to(self.device)
+        # A plain copy to a device would drop gaps and strides of 0.
+        extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
+        whole = view.as_strided((extent,), (1,)).to(self.device)
+        return whole.as_strided(view.shape, view.stride())
+
+    def bits(self, own: torch.Tensor) -> bytes:
+        """Return what a tensor holds, to see whether it was modified."""
+        return self.take(own)[0].tobytes()
+
+    def take(self, result: Any) -> tuple[Array, str]:
+        """Return a result in float64, and the name of its dtype."""
+        if not isinstance(result, torch.Tensor):
+            raise WrongResultError(f"expected a torch.Tensor, got {type(result).__qualname__}")
+        if result.device != self.device:
+            raise WrongResultError(
+                f"expected a result on {self.device}, got one on {result.device}"
+            )
+        return _wide(result), str(result.dtype).removeprefix("torch.")
+
+    def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
+        """Say whether a result lies in the memory of an argument."""
+        places = [x.untyped_storage().data_ptr() for x in (result, own)]
+        return places[0] == places[1] != 0
+
+    def gradients(
+        self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
+        wanted: tuple[str, ...], options: dict[str, Any],
+    ) -> dict[str, torch.Tensor]:  # fmt: skip
+        """Return the gradients that a kernel gives for a gradient of its output."""
+        leaves = [own[name].requires_grad_() for name in wanted]
+        found = torch.autograd.grad(attention(**own, **options), leaves, upstream)
+        return dict(zip(wanted, found, strict=True))
+
+    def peer(self, asked: Asked) -> Array:
+        """Return plain attention with every step in the inputs' dtype, as its errors measure."""
+        tensors, scale = _problem(asked)
+        return _wide(plain(**tensors, scale=scale))
+
+    def peer_gradients(self, asked: Asked) -> dict[str, Array]:
+        """Return the gradients of plain attention, every step in the inputs' dtype."""
+        assert asked.upstream is not None
+        tensors, scale = _problem(asked)
+        leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        upstream = Tensors().give(asked.upstream)
+        found = torch.autograd.grad(plain(**tensors, scale=scale), tuple(leaves.values()), upstream)
+        wide = dict(zip(leaves, map(_wide, found), strict=True))
+        return _truth.of_arguments(asked, wide)
+
+
+def _wide(tensor: torch.Tensor) -> Array:
+    numbers: Array = tensor.detach().cpu().to(torch.float64).numpy()
+    return numbers
+
+
+def _problem(asked: Asked) -> tuple[dict[str, torch.Tensor], float | None]:
+    """Return the call without its keywords, as tensors on the CPU, and its scale."""
+    *arrays, mask, scale = _truth.problem(asked)
+    dtype = asked.given["query"].dtype
+    given = {n: Given(x, dtype) for n, x in zip(("query", "key", "value"), arrays, strict=True)}
+    if mask is not None:
+        kind = "bool" if mask.dtype == np.bool_ else asked.given["attn_mask"].dtype
+        given["attn_mask"] = Given(mask, kind)
+    return {name: Tensors().give(own) for name, own in given.items()}, scale
+
+
+def _bits(numbers: Array) -> Array:
+    """Return numbers that bfloat16 can hold as its 16 bits, the upper ones of float32's 32."""
+    wide = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
+    return (wide >> np.uint32(16)).astype(np.uint16).view(np.int16)
+
+
+def plain(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Return the formula as anybody would write it, every step in the inputs' dtype.
+
+    A row without keys is made a row of zeros before the softmax, and its result is put in after
+    it, so that its gradients are 0.
+    """
+    scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
+    if attn_mask is not None:
+        part = attn_mask
+        if attn_mask.dtype != torch.bool:
+            part = attn_mask != -math.inf
+            scores = scores + attn_mask.to(scores.dtype)
+        scores = torch.where(part, scores, torch.full_like(scores, -math.inf))
+    empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+    scores = scores.masked_fill(empty, 0)
+    return torch.softmax(scores, dim=-1).masked_fill(empty, 0) @ value

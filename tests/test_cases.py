@@ -1,0 +1,129 @@
+"""Every rung is asked every case of `attnlib.conformance`, as any other kernel would be.
+
+Beyond what `check` asks of other people's kernels, a rung here must give the same bits with its
+log-sum-exp as without, a log-sum-exp that is right, inputs that are left as they are in every
+case, no floating-point warning from NumPy, and a ValueError or a TypeError where it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from rungs import RUNGS, Rung
+from tolerance import HALF, assert_close, lse_size
+
+from attnlib import conformance, numpy_tokenwise
+from attnlib._checks import FLOATING
+from attnlib.conformance import Case, _truth, hands_for
+from attnlib.conformance._judge import judge
+
+hands_of = cache(hands_for)
+# What is asked in all dtypes; everything else in float64 and in one other, in turn.
+IN_ALL = ("masks", "dtypes", "mask gradients")
+
+
+@cache
+def table(kind: str, *, in_blocks: bool) -> list[Case]:
+    """Give the cases for a kind of rung; where it has other blocks, each in one dtype, in turn."""
+    rows: dict[tuple[str, str], list[Case]] = {}
+    for case in conformance.cases(kind, dtypes=FLOATING):
+        rows.setdefault((case.topic, case.name), []).append(case)
+    chosen: list[Case] = []
+    for turn, ((topic, _), row) in enumerate(rows.items()):
+        others = row[:-1]
+        if in_blocks:
+            chosen.append(row[turn % len(row)])
+        elif topic in IN_ALL:
+            chosen += row
+        else:
+            chosen += row[-1:] + others[turn % max(1, len(others)) :][:1]
+    return chosen
+
+
+def kind(rung: Rung) -> str:
+    return "torch" if rung.on_tensors else "numpy"
+
+
+def asked() -> Iterator[Any]:
+    """Yield each rung with each case that it promises."""
+    for rung in RUNGS:
+        without = set() if rung.has_mask_gradients else {"mask gradients"}
+        for case in table(kind(rung), in_blocks=bool(rung.blocks)):
+            # Blocks of a few keys are many where there are many keys.
+            many = rung.blocks and any(words in case.name for words in ("131", "79"))
+            if not many and not without & {case.topic, *case.needs}:
+                # The dtype has a name of its own, by which conftest leaves out what is slow.
+                same = replace(case, dtype="")
+                yield pytest.param(rung, same, case.dtype, id=f"{rung}-{case}")
+
+
+class Asked:
+    """A rung, as `judge` calls it; it keeps its log-sum-exp, and what it was given."""
+
+    def __init__(self, rung: Rung, *, with_lse: bool) -> None:
+        self.rung, self.with_lse = rung, with_lse
+        self.hands = hands_of(kind(rung), rung.device)
+        self.lse: Any = None
+        self.given: dict[str, tuple[Any, bytes]] = {}
+
+    def __call__(self, **arguments: Any) -> Any:
+        arrays = {n: x for n, x in arguments.items() if hasattr(x, "dtype")}
+        self.given = {n: (x, self.hands.bits(x)) for n, x in arrays.items()}
+        attend, with_lse = (
+            self.rung.function(f"scaled_dot_product_attention{end}") for end in ("", "_with_lse")
+        )
+        with np.errstate(all="raise"):
+            if not self.with_lse:
+                return attend(**arguments)
+            output, self.lse = with_lse(**arguments)
+            if not self.rung.is_interpreted:  # there test_conformance compares them
+                bits = self.hands.bits(attend(**arguments))
+                assert bits == self.hands.bits(output), "the functions differ"
+        return output
+
+    def modified(self) -> list[str]:
+        """Name the arguments that are not as they were."""
+        return [name for name, (own, bits) in self.given.items() if self.hands.bits(own) != bits]
+
+
+TRUTHS: dict[str, tuple[Any, Any]] = {}
+
+
+def with_truth(case: Case) -> tuple[Case, Any]:
+    """Give a case that knows its output, and its log-sum-exp: the same for every rung."""
+    asked = case.asked
+    if str(case) not in TRUTHS:
+        query, key, value, mask, scale = _truth.problem(asked)
+        attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
+        TRUTHS[str(case)] = attend(query, key, value, mask, scale=scale)
+    output, lse = TRUTHS[str(case)]
+    known = replace(asked, truth=output if asked.truth is None else asked.truth)
+    return replace(case, ask=lambda _: known), lse
+
+
+@pytest.mark.parametrize(("rung", "case", "dtype"), list(asked()))
+def test_a_case(rung: Rung, case: Case, dtype: str) -> None:
+    case = replace(case, dtype=dtype)
+    call = case.asked
+    hands = hands_of(kind(rung), rung.device)
+    if call.refused:
+        given = {name: hands.give(own) for name, own in call.given.items()}
+        with pytest.raises((ValueError, TypeError)):
+            rung.function()(**given, **call.options)
+        return
+    has_lse = call.upstream is None
+    case, truth = with_truth(case) if has_lse else (case, None)
+    attend = Asked(rung, with_lse=has_lse)
+    result = judge(case, attend, hands)
+    assert result.passed, str(result)
+    assert attend.modified() == []
+    if has_lse:
+        query, key, _, mask, scale = _truth.problem(call)
+        lse, sums = rung.take(attend.lse), "float32" if dtype in HALF else dtype
+        assert lse.dtype.name in ("float64", sums)
+        assert_close(lse, truth, dtype=sums, size=lse_size(query, key, mask, scale))

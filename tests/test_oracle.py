@@ -1,0 +1,601 @@
+"""`attnlib.conformance` finds broken kernels, names the right topics, and passes a correct one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rungs import DTYPES
+from torch.nn import functional
+
+import attnlib
+from attnlib import conformance, numpy_dense, torch_dense
+from attnlib.conformance import TOPICS, Asked, _truth, cases, check, hands_for
+from attnlib.conformance.__main__ import found, main
+from attnlib.conformance._case import Given, rounded
+from attnlib.conformance._judge import judge
+from attnlib.conformance._layouts import LAYOUTS
+
+Array = np.ndarray[Any, Any]
+
+EVERYWHERE = {topic for topic in TOPICS if topic not in ("gradients", "mask gradients")}
+
+
+def formula(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+    causal_align: str = "top-left", window: Any = None, change: str = "",
+) -> Array:  # fmt: skip
+    """Give attention by the formula, with one mistake on purpose, named by `change`."""
+    given = query.dtype
+    if change == "no error for lengths" and key.shape[-2] != value.shape[-2]:
+        value = np.resize(value, (*value.shape[:-2], key.shape[-2], value.shape[-1]))
+    # The door of a correct form refuses what cannot be meant.
+    numpy_dense.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window,
+    )  # fmt: skip
+    wide = np.float16 if change == "half" and given == np.float16 else np.float64
+    query, key, value = (x.astype(wide) for x in (query, key, value))
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        tiled = (group, 1, 1)
+        alike = change == "tiled groups"
+        key, value = (np.tile(x, tiled) if alike else np.repeat(x, group, -3) for x in (key, value))
+    scale = scale if scale is not None else query.shape[-1] ** -0.5 if query.shape[-1] else 1.0
+    if change == "no scale":
+        scale = 1.0
+    scores = query @ key.mT * wide(scale)
+    align = "bottom-right" if change == "other corner" else causal_align
+    part = _truth.seen(*scores.shape[-2:], is_causal=is_causal, causal_align=align, window=window)
+    part = np.ones(scores.shape[-2:], dtype=bool) if part is None else part
+    if attn_mask is not None and attn_mask.dtype == bool:
+        part = part & (~attn_mask if change == "inverted" else attn_mask)
+    elif attn_mask is not None:
+        part = part & (attn_mask != -np.inf)
+        scores = scores + attn_mask.astype(wide)
+    if change == "no last key":
+        part = part & (np.arange(scores.shape[-1]) < max(1, scores.shape[-1] - 1))
+    scores = np.where(part, scores, -1e9 if change == "-1e9" else -np.inf)
+    if change == "swallowed NaN":
+        scores = np.nan_to_num(scores, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    highest = scores.max(-1, keepdims=True, initial=-np.inf)
+    if change != "empty rows":
+        highest = np.where(highest == -np.inf, 0, highest)
+    powers = np.exp(scores - (0 if change == "no maximum" else highest))
+    part = np.broadcast_to(part, scores.shape)
+    value = np.where(part.any(-2)[..., None], value, 0)
+    if wide is np.float16:
+        total, output = in_steps(powers, value)
+    else:
+        total, output = powers.sum(-1, keepdims=True), powers @ value
+    if change != "empty rows":
+        total = np.where(total == 0, 1, total)
+    return np.asarray(output / total).astype(given)
+
+
+def in_steps(powers: Array, value: Array) -> tuple[Array, Array]:
+    """Add up one key after the other, in the dtype of both."""
+    shape = np.broadcast_shapes(powers.shape[:-2], value.shape[:-2])
+    output = np.zeros((*shape, powers.shape[-2], value.shape[-1]), powers.dtype)
+    total = np.zeros((*powers.shape[:-1], 1), powers.dtype)
+    for j in range(powers.shape[-1]):
+        output = output + powers[..., j, None] * value[..., j, None, :]
+        total = total + powers[..., j, None]
+    return total, output
+
+
+@pytest.fixture(autouse=True, scope="module")
+def truths_are_kept() -> Iterator[None]:
+    """Compute the truth of each case once, for all kernels."""
+    kept: dict[Any, Any] = {}
+
+    def keeping(function: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
+        def kept_or_new(asked: Asked) -> Any:
+            given = [*asked.given.values(), *[asked.upstream] * (asked.upstream is not None)]
+            numbers = [own.numbers.tobytes() for own in given]
+            key = function.__name__, str(asked), *numbers
+            if key not in kept:
+                kept[key] = function(asked)
+            return kept[key]
+
+        return kept_or_new
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("output", "gradients"):
+            patch.setattr(_truth, name, keeping(getattr(_truth, name)))
+        yield
+
+
+def topics(report: conformance.Report) -> set[str]:
+    return {result.case.topic for result in report.failed}
+
+
+def on_tensors(change: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a kernel on tensors that is right but for `change`."""
+
+    def kernel(*arguments: Any, **options: Any) -> Any:
+        return change(torch_dense.scaled_dot_product_attention, *arguments, **options)
+
+    return kernel
+
+
+def test_a_correct_kernel_passes_everything() -> None:
+    report = check(formula, "numpy")
+    assert report.passed, str(report)
+    assert report.failed == []
+    assert topics(report) == set()
+    assert {r.case.topic for r in report.results} == EVERYWHERE
+    assert "left out" not in str(report)
+
+
+MISTAKES = {
+    "no scale": EVERYWHERE - {"errors"},
+    "inverted": {"masks", "groups", "windows", "empty", "numbers", "layouts", "dtypes"},
+    "other corner": {
+        "causal",
+        "bottom-right",
+        "windows",
+        "groups",
+        "empty",
+        "numbers",
+        "dtypes",
+        "layouts",
+    },
+    "no maximum": {"values", "numbers", "dtypes"},
+    "tiled groups": {"groups", "bottom-right", "windows", "dtypes"},
+    "swallowed NaN": {"numbers"},
+    "empty rows": {"empty", "numbers"},
+    "half": {"dtypes"},
+    "no last key": EVERYWHERE - {"errors"},
+    "no error for lengths": {"errors"},
+    "-1e9": {"empty", "numbers"},
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_fails_the_topics_that_it_touches(mistake: str) -> None:
+    report = check(lambda *a, **o: formula(*a, **o, change=mistake), "numpy")
+    assert not report.passed
+    assert topics(report) == MISTAKES[mistake], str(report)
+
+
+# -- kernels on tensors ----------------------------------------------------------------------------
+
+
+class Rescaled(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *above: torch.Tensor) -> Any:
+        return above[0] * ctx.factor, None
+
+
+def key_gradient_without_scale(
+    kernel: Any, query: Any, key: Any, value: Any, *a: Any, **o: Any
+) -> Any:
+    return kernel(query, Rescaled.apply(key, math.sqrt(query.shape[-1])), value, *a, **o)
+
+
+def no_mask_gradient(
+    kernel: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, **o: Any
+) -> Any:
+    if attn_mask is not None and attn_mask.is_floating_point():
+        attn_mask = Rescaled.apply(attn_mask, 0.0)
+    return kernel(query, key, value, attn_mask, **o)
+
+
+def upstream_taken_for_contiguous(kernel: Any, *a: Any, **o: Any) -> Any:
+    class Flat(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *above: torch.Tensor) -> torch.Tensor:
+            [grad] = above
+            if 0 in grad.stride() or grad.is_contiguous():
+                return grad
+            return grad.as_strided(grad.shape, torch.empty(grad.shape).stride())
+
+    return Flat.apply(kernel(*a, **o))
+
+
+def modifies_its_query(kernel: Any, query: Any, *a: Any, **o: Any) -> Any:
+    result = kernel(query, *a, **o)
+    with torch.no_grad():
+        if query.numel():
+            query.mul_(2)
+    return result
+
+
+def modifies_the_upstream_gradient(kernel: Any, *a: Any, **o: Any) -> Any:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *above: torch.Tensor) -> torch.Tensor:
+            before = above[0].clone()
+            if 0 not in above[0].stride():
+                above[0].add_(1)
+            return before
+
+    return Doubled.apply(kernel(*a, **o))
+
+
+TENSOR_MISTAKES: dict[str, tuple[Callable[..., Any], set[str]]] = {
+    "the gradient of the key lacks the scale": (
+        key_gradient_without_scale, {"gradients", "mask gradients"}
+    ),
+    "the gradient of the mask is 0": (no_mask_gradient, {"mask gradients"}),
+    "a gradient is taken for contiguous": (upstream_taken_for_contiguous, {"gradients"}),
+    "the query is modified": (modifies_its_query, {"layouts", "gradients"}),
+    "the gradient of the output is modified": (modifies_the_upstream_gradient, {"gradients"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", TENSOR_MISTAKES)
+def test_a_mistake_on_tensors_fails_the_topics_that_it_touches(mistake: str) -> None:
+    change, expected = TENSOR_MISTAKES[mistake]
+    report = check(on_tensors(change), without=["windows"])
+    assert topics(report) == expected, str(report)
+    assert "left out: windows" in str(report)
+
+
+LITTLE: dict[str, Any] = {"only": ["causal"]}
+
+
+def test_a_kernel_that_raises_on_every_call() -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no kernel\nfor this GPU")
+
+    report = check(broken)
+    assert topics(report) == set(TOPICS) - {"errors"}
+    assert "expected a result, but RuntimeError: no kernel for this GPU was raised" in str(report)
+    assert "expected gradients, but RuntimeError" in str(report)
+
+
+@pytest.mark.parametrize("error", [KeyError("scale"), ValueError(), RuntimeError("  ")])
+def test_a_refusal_has_its_kind_and_its_words(error: Exception) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise error
+
+    report = check(broken, only=["errors"])
+    assert all(not result.passed for result in report.results)
+    assert "with a message, but" in report.failed[0].message
+
+
+WRONG: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "dtype": (lambda x: x.double(), "expected dtype float32, got float64"),
+    "shape": (lambda x: x[..., :1, :], r"expected shape (7, 13), got (1, 13)"),
+    "no tensor": (lambda x: x.tolist(), "expected a torch.Tensor, got list"),
+    "nothing": (lambda x: None, "expected a torch.Tensor, got NoneType"),
+    "an array": (lambda x: x.numpy(), "expected a torch.Tensor, got ndarray"),
+    "device": (lambda x: x.to("meta"), "expected a result on cpu, got one on meta"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_result_of_a_wrong_kind(what: str) -> None:
+    change, words = WRONG[what]
+    report = check(on_tensors(lambda kernel, *a, **o: change(kernel(*a, **o))), **LITTLE)
+    assert len(report.failed) >= len(report.results) - 8  # a result of one row has its shape
+    assert any(words.replace("(7, 13)", "(1, 2, 7, 13)").replace("(1, 13)", "(1, 2, 1, 13)")
+               in result.message for result in report.failed), str(report)  # fmt: skip
+
+
+def test_a_gradient_of_a_wrong_kind() -> None:
+    report = check(on_tensors(lambda kernel, *a, **o: kernel(*a, **o).detach()), only=["gradients"])
+    assert not any(result.passed for result in report.results)
+    assert "does not require grad" in report.failed[0].message
+
+    class Hands:
+        """What gives the gradients of a kernel in another dtype."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(hands_for("torch"), name)
+
+        def gradients(self, *given: Any) -> Any:
+            found = hands_for("torch").gradients(*given)
+            return {name: gradient.double() for name, gradient in found.items()}
+
+    [case] = cases("torch", only=["gradients"])[:1]
+    result = judge(case, torch_dense.scaled_dot_product_attention, Hands())
+    assert "the gradient of query: expected dtype float32, got float64" in result.message
+
+
+def test_arrays_of_a_wrong_kind() -> None:
+    for change, words in (
+        (list, "expected a numpy.ndarray, got list"),
+        (lambda x: x.astype(object), "expected dtype float32, got object"),
+        (lambda x: x.astype(np.int64), "expected dtype float32, got int64"),
+    ):
+        report = check(lambda *a, change=change, **o: change(formula(*a, **o)), "numpy", **LITTLE)
+        assert not any(result.passed for result in report.results)
+        assert words in report.failed[0].message
+
+
+def test_a_result_that_is_not_its_own() -> None:
+    def read_only(*a: Any, **o: Any) -> Any:
+        result = formula(*a, **o)
+        result.flags.writeable = False
+        return result
+
+    def the_value_itself(query: Any, key: Any, value: Any, *a: Any, **o: Any) -> Any:
+        result = formula(query, key, value, *a, **o)
+        return np.broadcast_to(value, result.shape) if value.shape[-2] == 1 else result
+
+    for kernel in (read_only, the_value_itself):
+        report = check(kernel, "numpy")
+        assert topics(report) == {"layouts"}
+        assert "expected a result of its own" in str(report)
+
+    def a_view_of_the_value(kernel: Any, query: Any, key: Any, value: Any, **options: Any) -> Any:
+        result = kernel(query, key, value, **options)
+        return value.expand_as(result) if key.shape[-2] == 1 else result
+
+    assert topics(check(on_tensors(a_view_of_the_value), only=["layouts"])) == {"layouts"}
+
+
+def test_a_kernel_with_a_smaller_signature() -> None:
+    def small_kernel(
+        query: Array, key: Array, value: Array, *, scale: float | None = None
+    ) -> Array:
+        return formula(query, key, value, scale=scale)
+
+    report = check(
+        small_kernel, "numpy", without=["masks", "causal", "windows", "bottom-right", "groups"]
+    )
+    assert report.passed, str(report)
+    assert str(report).endswith("left out: masks, causal, bottom-right, windows, groups")
+    assert not any({"masks", "causal"} & set(result.case.needs) for result in report.results)
+
+
+def test_the_faults_of_torchs_own_kernel() -> None:
+    report = check(functional.scaled_dot_product_attention, without=["bottom-right", "windows"])
+    found = {result.case.name: result.message for result in report.failed}
+    assert "expected -0.588806, got nan" in found["scale=-0.7"]  # causal
+    assert "got nan" in found["scale=0.0"]
+    name = "nan in one number of the query comes out where it takes part"
+    assert "expected nan, got 0" in found[name]
+    for name in (
+        "the value is shorter than the key", "the value is longer than the key",
+        "a mask and is_causal together", "scale=nan",
+    ):  # fmt: skip
+        assert "but the call returned: Tensor" in found[name]
+    assert {"causal", "numbers", "gradients", "errors"} <= topics(report)
+    assert not {"values", "groups", "empty", "layouts", "dtypes"} & topics(report)
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_cases_have_names_of_their_own_and_topics_that_are_known(kind: str) -> None:
+    every = cases(kind, dtypes=list(DTYPES))
+    names = [str(case) for case in every]
+    assert len(names) == len(set(names))
+    assert {case.topic for case in every} | {*sum((case.needs for case in every), ())} <= set(
+        TOPICS
+    )
+    assert {case.topic for case in every} == (set(TOPICS) if kind == "torch" else EVERYWHERE)
+    assert [case.topic for case in cases(kind)] == sorted(
+        (case.topic for case in cases(kind)), key=list(TOPICS).index
+    )
+
+
+def test_dtypes() -> None:
+    assert {case.dtype for case in cases("numpy", only=["masks"])} == {"float32"}
+    assert {case.dtype for case in cases("numpy", only=["dtypes"])} == set(DTYPES)
+    assert {case.dtype for case in cases("numpy", dtypes=["bfloat16"])} == {"bfloat16"}
+    report = check(torch_dense.scaled_dot_product_attention, dtypes="bfloat16", only="gradients")
+    assert report.passed, str(report)
+    assert {result.case.dtype for result in report.results} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_are_those_of_the_dtype(dtype: str) -> None:
+    numbers = np.array([1 / 3, -2.7, 1e-3, 65000.0, np.inf, -np.inf, np.nan])
+    truth = numbers.astype(DTYPES[dtype]).astype(np.float64)
+    np.testing.assert_array_equal(rounded(numbers, dtype), truth)
+    for kind in ("numpy", "torch"):
+        hands = hands_for(kind)
+        back, name = hands.take(hands.give(Given(rounded(numbers, dtype), dtype)))
+        np.testing.assert_array_equal(back, truth)
+        assert name == dtype
+
+
+def test_strides_are_kept_on_another_device() -> None:
+    numbers = np.ones((2, 3, 5, 7))
+    for layout in LAYOUTS:
+        given = Given(numbers, "float32", layout)
+        there, here = (hands_for("torch", device).give(given) for device in ("meta", "cpu"))
+        assert there.device.type == "meta"
+        assert there.stride() == here.stride()
+        assert there.shape == here.shape
+
+
+def test_plain_attention_in_half_precision_is_alike_in_numpy_and_torch() -> None:
+    for case in cases("numpy", dtypes=["bfloat16"], only=["masks", "empty", "groups", "values"]):
+        asked = case.asked
+        if not asked.refused:
+            ours, theirs = (hands_for(kind).peer(asked) for kind in ("numpy", "torch"))
+            np.testing.assert_allclose(ours, theirs, atol=0.15, rtol=0.1)
+
+
+def test_without_ml_dtypes_there_is_no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    report = check(formula, "numpy", only=["dtypes"])
+    assert report.passed
+    assert str(report).endswith("bfloat16 (ml_dtypes is not installed)")
+    with pytest.raises(ValueError, match="bfloat16 is not, ml_dtypes is not installed"):
+        check(formula, "numpy", dtypes=["bfloat16"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "jax"}, """kind must be "numpy" or "torch"; got 'jax'"""),
+        ({"only": ["mask"]}, "only must name topics of values, masks, .*; got 'mask'"),
+        ({"without": "window"}, "without must name topics of .*; got 'window'"),
+        ({"dtypes": ["fp16"]}, "dtypes must name some of float16, .*; got 'fp16'"),
+        (
+            {"kind": "numpy", "device": "cuda"},
+            """device must be "cpu" for NumPy arrays; got 'cuda'""",
+        ),
+        ({"device": "nowhere"}, "device must be one that torch has here; got 'nowhere'"),
+        ({"kind": "numpy", "only": ["gradients"]}, "no case is left"),
+        ({"only": ["masks"], "without": ["masks"]}, "no case is left"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(formula, **options)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match="attention must be callable; got int"):
+        check(3)  # type: ignore[arg-type]
+
+
+def test_numpy_alone_is_needed_for_arrays() -> None:
+    code = (
+        "import sys, attnlib; from attnlib import numpy_dense; "
+        "assert 'attnlib.conformance' not in sys.modules; "
+        "from attnlib import conformance; "
+        "attend = numpy_dense.scaled_dot_product_attention; "
+        "assert conformance.check(attend, 'numpy', only=['values']).passed; "
+        "print({'torch', 'ml_dtypes'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+KERNELS = """
+from attnlib import numpy_dense
+
+right = numpy_dense.scaled_dot_product_attention
+
+def blind(query, key, value, is_causal=False, scale=None):
+    return right(query, key, value)
+
+class Holder:
+    right = staticmethod(right)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "kernels_to_check.py").write_text(KERNELS)
+    (tmp_path / "kernels_that_break.py").write_text("import nothing_of_this_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    return "kernels_to_check"
+
+
+def told(*arguments: str) -> tuple[int, str, str]:
+    """Give the exit status of the command, and what it wrote to stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(arguments)
+        except SystemExit as stop:
+            status = int(str(stop.code))
+    return status, out.getvalue(), err.getvalue()
+
+
+def test_the_command_passes_and_fails(kernels: str) -> None:
+    few = ("--kind", "numpy", "--only", "causal", "masks")
+    status, out, err = told(f"{kernels}:Holder.right", *few)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0].split() == ["topic", "passed", "failed"]
+    assert "causal                32       0" in out
+    status, out, err = told(f"{kernels}:blind", *few)
+    assert (status, err) == (1, "")
+    assert "causal: query (5, 13), key (7, 13), float32\n    query (5, 13) float32, " in out
+    assert "is_causal=True\n    entry (0, 0): expected -2.06786, got " in out
+
+
+def test_the_command_in_a_process_of_its_own(kernels: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "attnlib.conformance", f"{kernels}:blind", "--kind", "numpy"]
+    done = subprocess.run(
+        [*command, "--without", "masks", "errors"], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(attnlib.__path__[0]).parent)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == ""  # no bar where nobody looks
+    assert "left out: masks, errors" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected MODULE:FUNCTION, such as my_module:my_attention; got nothing"),
+        (["kernels_to_check"], "expected MODULE:FUNCTION, .*; got 'kernels_to_check'"),
+        (["no_module_of_this_name:f"], "No module named 'no_module_of_this_name'"),
+        (["kernels_that_break:f"], "kernels_that_break gave .*: No module named 'nothing_of_"),
+        (["kernels_to_check:left"], "expected a function in kernels_to_check; it has no 'left'"),
+        (["kernels_to_check:number"], "expected kernels_to_check:number to be callable; got int"),
+        (["kernels_to_check:right", "--only", "mask"], "only must name topics of .*; got 'mask'"),
+        (["kernels_to_check:right", "--kind", "jax"], "invalid choice: 'jax'"),
+    ],
+)
+def test_the_command_says_what_cannot_be_meant(
+    kernels: str, arguments: list[str], words: str
+) -> None:
+    status, out, err = told(*arguments)
+    assert (status, out) == (2, "")
+    assert re.search(words, " ".join(err.split())), err
+
+
+def test_the_command_lists_topics_and_cases() -> None:
+    status, out, _ = told("--list", "--kind", "numpy", "--without", "windows")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("values: shapes, ranks")
+    assert "    queries: 7, keys: 17" in lines
+    assert not any(line.startswith(("windows:", "gradients:")) for line in lines)
+
+
+def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    bar = Terminal()
+    monkeypatch.setattr(sys, "stderr", bar)
+    assert main([f"{kernels}:right", "--kind", "numpy", "--only", "causal"]) == 0
+    steps = bar.getvalue().split("\r")
+    assert steps[1].startswith("[" + "." * 30 + "] 0 of 32, causal")
+    assert steps[17].startswith("[" + "#" * 15 + "." * 15 + "] 16 of 32, causal")
+    assert steps[-2].strip() == steps[-1] == ""
+
+
+def test_the_module_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["conformance", "--list"])
+    monkeypatch.delitem(sys.modules, "attnlib.conformance.__main__")
+    with contextlib.redirect_stdout(io.StringIO()), pytest.raises(SystemExit, match="0"):
+        runpy.run_module("attnlib.conformance.__main__", run_name="__main__")
+    assert found("math:sqrt") is math.sqrt
