@@ -107,7 +107,7 @@ def holes(by_tests: dict[str, Count]) -> list[str]:
 
 def run_notebooks() -> None:
     """Run every chapter. Unlike nbval this lets a kernel end, which is when it stores its data."""
-    for path in sorted((ROOT / "chapters").glob("*.ipynb")):
+    for path in sorted([*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("reference/*.ipynb")]):
         executed(read(path), path.parent)
 
 

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 from tools.set_repository import ROOT
 
 RUN = {
-    "notebooks": "chapters",
+    "chapters": "chapters",
+    "reference": "reference",
     "figures": "tests/test_figures.py",
     "experiments": "tests/test_experiments.py",
     "examples": "tests/test_examples.py",

@@ -51,7 +51,7 @@ class Report:
 
     @property
     def table(self) -> str:
-        """Return the number of cases that passed and failed, for each topic, and what was left out."""
+        """Return how many cases of each topic passed and failed, and what was left out."""
         rows = [("topic", "passed", "failed")]
         for topic in [
             topic for topic in TOPICS if any(r.case.topic == topic for r in self.results)
