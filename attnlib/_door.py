@@ -1,8 +1,8 @@
 """The door that every call comes in by: one signature, in the same words, for all rungs.
 
-A rung is a function that takes a finished call and returns output and log-sum-exp. `door` makes
-of it the two public functions of a module. What lies between depends on what holds the numbers:
-`_numpy_door` checks and prepares arrays, `_torch_door` tensors.
+A rung is one implementation of attention: a function that takes a prepared call and returns the
+output and the log-sum-exp. `door` makes of it the two public functions of a module. What lies
+between depends on what holds the numbers: `_numpy_door` prepares arrays, `_torch_door` tensors.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def door(
     def with_lse(*arguments: Any, **options: Any) -> Any:
         return inside(True, *arguments, **options)
 
-    _, *common, _ = inspect.signature(attend).parameters.values()
+    _, *common, _ = inspect.signature(attend).parameters.values()  # without wants_lse and **own
     own = [p for p in inspect.signature(rung).parameters.values() if p.kind is p.KEYWORD_ONLY]
     said, _, example = inspect.cleandoc(rung.__doc__ or "").partition("\nExample:")
     without.__doc__ = f"{said}{ARGUMENTS.format(**words)}\nExample:{example}\n"

@@ -1,8 +1,9 @@
 """The door of the torch rungs: what all calls on tensors have in common, once.
 
-A call comes in here. The door does what `torch.autocast` asks for, checks the call, and hands the
-rung a `Call`, or `Matrices` to one that computes with whole matrices. The rung is its mathematics:
-it returns output and log-sum-exp, and the door restores the caller's shape and dtype.
+A rung is one implementation of attention. A call comes in here. The door does what
+`torch.autocast` asks for, checks the call, and hands the rung a `Call`, or `Matrices` where the
+rung computes with whole matrices. The rung is its mathematics: it returns the output and the
+log-sum-exp, and the door restores the caller's dtype and, after `Matrices`, the heads.
 
 Nothing here looks at the numbers to decide what to do, so that every call can be differentiated,
 compiled, batched by `torch.vmap` and run on the meta device.
@@ -186,8 +187,9 @@ class Matrices(Call):
         if self.mask is not None and self.group > 1:
             self.mask = self._folded(self.mask.expand(*self.batch, self.n_queries, self.n_keys))
         self.part = self._taking_part()
-        # Under a plain causal mask, and with no more keys than queries, the last query sees all.
-        if self.mask is not None or self.n_keys > self.n_queries or self.band != Band(0, None, 0):
+        # Under is_causal alone, with no more keys than queries, the last query sees every key.
+        plain = self.mask is None and self.band == Band(first=0, left=None, right=0)
+        if not plain or self.n_keys > self.n_queries:
             self.key = zero_unseen(self.key, self.part)
             self.value = zero_unseen(self.value, self.part)
         dtype = computing_dtype(self.asked, self.scale)
@@ -221,9 +223,9 @@ class Matrices(Call):
         return part
 
     def masked(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores after the mask, in the same memory if need be, and the empty rows.
+        """Return the scores after the mask, and which rows are empty. The given scores may change.
 
-        The score of a key that does not take part is -∞: it is replaced, so that nothing of it is
+        The score of a key that does not take part is replaced by -∞, so that nothing of it is
         left, NaN included. In an empty row all scores are 0.
         """
         if self.mask is not None and self.mask.dtype == torch.bool:
@@ -254,7 +256,8 @@ class Matrices(Call):
 def fill(scores: Tensor, where: Tensor, number: float) -> None:
     """Overwrite scores in place, unseen by autograd.
 
-    The weight of such a score is 0, or its row is put out later: its gradient is 0 without help.
+    The weight of such a score is 0, or its whole row is replaced by zeros later, so that its
+    gradient is 0 without help.
     Recorded, each fill would cost the backward a pass over L S numbers.
     """
     scores.detach().masked_fill_(where, number)
@@ -290,15 +293,15 @@ Example:
 
 
 def attention(
-    kind: type[Call] = Call, *, drops: bool = False, **words: str
+    kind: type[Call] = Call, *, dropout: bool = False, **words: str
 ) -> Callable[[Callable[..., tuple[Tensor, Tensor | None]]], Attention[Tensor]]:
     """Return a decorator that puts the door in front of a rung.
 
-    The rung takes a call of this kind, and options of its own by keyword. `drops` says that it
+    The rung takes a call of this kind, and options of its own by keyword. `dropout` says that it
     can put weights to 0 at random. `words` take the place of those in WORDS.
     """
     said = {**WORDS, "dropout": "0.0, because this form is deterministic.", "dropped": "dropout"}
-    if drops:
+    if dropout:
         said["dropout"] = (
             "The chance of each weight to be put to 0; the others are divided by 1 - dropout_p."
         )
@@ -312,7 +315,7 @@ def attention(
             own: Mapping[str, object],
         ) -> tuple[Tensor, Tensor | None]:
             call = kind(tensors, options)
-            (check_dropout if drops else check_no_dropout)(options.dropout_p)
+            (check_dropout if dropout else check_no_dropout)(options.dropout_p)
             call.wants_lse = wants_lse
             return call.finish(*rung(call, **own))
 

@@ -4,14 +4,14 @@ However many keys a row has seen, three things are kept of them (online softmax)
 
     m = max_j s_j        ℓ = Σ_j exp(s_j - m)        o = Σ_j exp(s_j - m) v_j
 
-A block of keys may raise m to m'; one factor puts right what was added up before:
+A block of keys may raise m to m'. Then exp(m - m') rescales what was added up before:
 
     m' = max(m, max_j s_j)
     ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')
     o' = exp(m - m') o + Σ_j exp(s_j - m') v_j
 
 At the end the output is o / ℓ and the log-sum-exp m + log ℓ. So attention is a fold over blocks,
-in memory that grows with L + S and not with L · S.
+in memory that grows with L + S for L queries and S keys, and not with L · S.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attnlib._checks import Array, Shape, blocks, check_dtypes, checked_count
 from attnlib._numpy_door import Call, attention, check_array, weighted_sum, widened
 
 
-@attention()
+@attention()  # makes the public signature, that of torch
 def scaled_dot_product_attention(call: Call, *, block_size: int = 128) -> tuple[Array, Array]:
     """Return the attention output: for each query a weighted mean of the values.
 

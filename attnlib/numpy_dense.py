@@ -9,7 +9,7 @@ Each step beside the function that takes it (chapters 01 to 05; Vaswani et al. 2
 
 Half precision (float16, bfloat16) is computed in float32 and rounded once, at the end. A score
 beyond the dtype's range is infinite: -∞ removes its key, +∞ gives NaN. Every step raises TypeError
-for what is no floating array, and ValueError for shapes that do not fit.
+for anything but floating arrays, and ValueError for shapes that do not fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attnlib._checks import Array, Options, Window, check_axis
 from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, wide_tokens, widened
 
 
-@attention()
+@attention()  # makes the public signature, that of torch
 def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
     """Return the attention output: for each query a weighted mean of the values.
 
@@ -39,7 +39,7 @@ def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
     """
     scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
     weights, lse = _softmax(scores)
-    return weighted_sum(weights, call.value, scores), lse[..., 0]
+    return weighted_sum(weights, call.value, scores), lse[..., 0]  # A V
 
 
 scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse

@@ -20,7 +20,7 @@ from attnlib._checks import Array
 from attnlib._numpy_door import Call, attention
 
 
-@attention(dtype=np.float64)
+@attention(dtype=np.float64)  # makes the public signature, that of torch
 def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
     """Return the attention output: for each query a weighted mean of the values.
 

@@ -1,9 +1,11 @@
-"""Attention in tiles, forward and backward: memory that grows with T, not with T².
+"""Attention in tiles, forward and backward: memory that grows with L + S, not with L · S.
 
 Forward: a block of queries meets one block of keys after the other. It keeps each row's largest
 score m, the row sum ℓ and the output o, which is chapter 12's fold (`numpy_blockwise`):
 
-    m' = max(m, max_j s_j)    ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')    o' likewise, with v_j
+    m' = max(m, max_j s_j)
+    ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')
+    o' = exp(m - m') o + Σ_j exp(s_j - m') v_j
 
 Backward: the weights P of a tile are recomputed from m and ℓ, the two parts of the log-sum-exp
 m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
@@ -12,9 +14,10 @@ m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
     D  = rowsum(dO ∘ O) - d(lse)         dS = P ∘ (dO Vᵀ - D)
     dQ = scale · dS K                    dK = scale · dSᵀ Q          d(mask) = dS
 
-The parts are kept apart because their sum forgets ℓ where m is large, as under a mask of the
-least finite number. Half precision (float16, bfloat16) is computed in float32, and rounded once,
-at the end. What makes the loops fast is in `_torch_tiles`.
+where d(lse) is the gradient of the log-sum-exp. The two parts are kept apart, because in their
+sum ℓ is lost to rounding where m is as large as under a mask of -3e38. Half precision (float16,
+bfloat16) is computed in float32 and rounded once, at the end. What makes the loops fast is in
+`_torch_tiles`.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ def _differentiate(
                 d_key[:, columns].baddbmm_(d_scores.mT, q)
 
 
-@attention()
+@attention()  # makes the public signature, that of torch
 def scaled_dot_product_attention(
     call: Call, *, block_size_q: int | None = None, block_size_k: int | None = None
 ) -> tuple[Tensor, Tensor]:

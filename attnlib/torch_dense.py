@@ -33,14 +33,13 @@ from attnlib._torch_door import (
 )
 
 
-@attention(Matrices, drops=True)
+@attention(Matrices, dropout=True)  # makes the public signature, that of torch
 def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]:
     """Return softmax(scale · Q Kᵀ + mask) V: for each query a weighted mean of the values.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
-    NaN. In a key or value that takes part in no row of its head, it changes nothing. In one that
-    takes part in some rows, the others see a NaN value as well, as in torch (0 · NaN), but not a
-    NaN key; gradients mix the rows and are NaN in both cases.
+    NaN; in a key or value that no row may see, it changes nothing. Where some rows may see a NaN
+    value, the others get NaN too, as in torch, because 0 · NaN is NaN.
 
     Source:
         Vaswani et al. 2017, equation 1; chapter 10.

@@ -351,7 +351,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--torch-varies", action="store_true", help="Colab's, the lowest and the newest torch"
     )
     chosen = parser.parse_args(arguments)
-    chapters = chosen.chapters or sorted(ROOT.glob("chapters/*.ipynb")) + sorted(ROOT.glob("reference/*.ipynb"))
+    found = [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("reference/*.ipynb")]
+    chapters = chosen.chapters or sorted(found)
     CACHE.mkdir(parents=True, exist_ok=True)
     make_repository()
     failed: list[str] = []
