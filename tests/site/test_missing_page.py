@@ -106,8 +106,9 @@ def test_a_missing_address_gets_the_page_and_all_its_links_lead_on(
     for link in {*links, action, icon}:
         assert link.startswith(site)
         assert urllib.request.urlopen(link).status == HTTPStatus.OK
-    expected = {f"{site}{name}.html" for name in pages()}
-    assert set(links) == expected
+    # The page of each module is one link further, behind the overview of the package.
+    listed = [name for name in pages() if not name.startswith("reference/api/")]
+    assert set(links) == {f"{site}{name}.html" for name in listed}
     look.close()
 
 
