@@ -1,16 +1,17 @@
-"""Check a kernel: the oracle that every rung of the ladder is held against.
+"""Check an attention function against the definition, as every rung of the ladder is checked.
 
-Somebody has written an attention of their own, and wants to know whether it is right. `check` asks
-it some hundred small calls, one topic after the other, and holds each answer against the
-definition in float64 (`numpy_tokenwise`). A failed case says what was asked, and which entry was
-the first wrong one.
+This module is for somebody who has written an attention of their own and wants to know whether it
+is right. `check` asks it some hundred small calls, one topic after the other, and compares each
+answer with the definition in float64 (`numpy_tokenwise`). A failed case says what was asked, and
+which entry was the first wrong one:
 
     from attnlib import conformance
     report = conformance.check(my_attention)
     print(report)
 
-The same from a shell: `python -m attnlib.conformance my_module:my_attention`. What a kernel does
-not claim is left out by its topic. The bounds follow from the arithmetic of the dtype.
+The same check runs from a shell: `python -m attnlib.conformance my_module:my_attention`. Name the
+topics that a kernel does not claim, and they are left out. How far a result may be off follows
+from the arithmetic of its dtype.
 """
 
 from __future__ import annotations
