@@ -12,7 +12,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test slow portable fuzz coverage mutants guards format notebooks images \
+.PHONY: help book serve print lighthouse test slow portable fuzz coverage mistakes mutants format notebooks images \
   bench bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
@@ -78,7 +78,7 @@ $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
 
 BOOK := _build/.complete
 FOLDERS := _ext attnbook attnlib benchmarks/results chapters reference
-SOURCES := _config.yml _toc.yml index.md references.bib \
+SOURCES := _config.yml _toc.yml index.md references.bib tests/mistakes.txt \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
 # The list changes when a file comes or goes, which the files that are left do not show.
@@ -138,13 +138,13 @@ fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzz
 coverage: $(ENVIRONMENT) ## say which lines of the packages the unit tests run, and which the notebooks
 	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
 
-# What a test that is named for it must notice; then whatever mutmut would change, which takes long.
-mutants: $(ENVIRONMENT) ## make mistakes in the package; tests must notice (ONLY=named, ONLY="masks positions")
-	@if [ "$(ONLY)" = named ] || [ -z "$(ONLY)" ]; then $(BIN)/python -m tools.mutants; fi
-	@if [ "$(ONLY)" != named ]; then $(BIN)/python -m tools.mutate $(ONLY); fi
+mistakes: $(ENVIRONMENT) ## make mistakes on purpose; tests and chapters must notice (ONLY="row sum")
+	@$(BIN)/python -m tools.mistakes --only "$(ONLY)"
 
-guards: $(ENVIRONMENT) ## make the mistakes that each chapter teaches about; it must notice (ONLY=store)
-	@$(BIN)/python -m tools.guards $(or $(ONLY),own)
+mutants: $(ENVIRONMENT) ## make every change of mutmut, and list what no test notices (ONLY="attnlib.masks*")
+	@rm -rf mutants
+	@$(BIN)/mutmut run $(ONLY)
+	@$(BIN)/mutmut results
 
 hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
 	@$(BIN)/pre-commit install
@@ -203,7 +203,7 @@ repository: $(VENV)/.folder ## set the repository's address everywhere (URL=http
 	@$(BIN)/python -m tools.set_repository "$(URL)"
 
 clean: ## remove the website and all caches, keep the environment
-	@rm -rf _build
+	@rm -rf _build mutants
 	@find . \( -path ./$(VENV) -o -path ./node_modules -o -path ./.git \) -prune -o -type d \
 	  \( -name __pycache__ -o -name .hypothesis -o -name '.*_cache' -o -name .ipynb_checkpoints \) \
 	  -prune -exec rm -rf {} +

@@ -96,7 +96,7 @@ class Together(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
-        whole = file.endswith((".ipynb", "/test_mutate.py")) or "/site/" in file
+        whole = file.endswith(".ipynb") or "/site/" in file
         return file if whole else f"{file}::{name.partition('[')[0]}"
 
 

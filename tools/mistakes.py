@@ -1,0 +1,338 @@
+"""Make mistakes on purpose, and see that the tests and chapters named for them notice.
+
+    python -m tools.mistakes [--only WORDS] [--first] [--jobs N] [--table FILE]
+
+The mistakes are those of tests/mistakes.txt, which says how they are written down. Each mistake is
+made in a copy of the packages, in a process of its own, so no file of yours changes. A test
+notices a mistake when it fails and its report has the mistake's words. A chapter notices when a
+cell raises or puts out something else. A change that cannot be imported is broken, and counts as
+not noticed. First, all tests and chapters concerned run on the code as it is, and must pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TABLE = Path("tests/mistakes.txt")
+PACKAGES = ("attnlib", "attnbook")
+LIMIT = 300  # seconds for one mistake
+# What tests and chapters need, imported once before the processes are forked; attnlib is not.
+COMMON = ("numpy", "ml_dtypes", "hypothesis", "torch._dynamo", "triton.language", "nbval.kernel")
+
+
+class TableError(Exception):
+    """The table cannot be read, or does not fit the source."""
+
+
+class Mistake(NamedTuple):
+    """What the mistake is, where it is made, who must notice, and what text takes what place."""
+
+    words: str
+    file: Path
+    chapters: tuple[str, ...]
+    tests: tuple[str, ...]
+    edits: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.words}"
+
+    def made_in(self, path: Path) -> str:
+        """Return the content of a file, or of a copy, with the mistake in it."""
+        content = path.read_text(encoding="utf-8")
+        notebook = json.loads(content) if path.suffix == ".ipynb" else {"cells": []}
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        texts = ["".join(cell["source"]) for cell in cells] or [content]
+        for old, new in self.edits:
+            times = sum(text.count(old) for text in texts)
+            if times != 1:
+                raise TableError(f"{self}: this text stands there {times} times, not once:\n{old}")
+            texts = [text.replace(old, new) for text in texts]
+        for cell, text in zip(cells, texts, strict=False):
+            cell["source"] = text
+        return json.dumps(notebook) if cells else texts[0]
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def read_table(text: str) -> list[Mistake]:
+    """Return the mistakes of a table; tests/mistakes.txt begins with how it is written."""
+    found: list[Mistake] = []
+    heading = words = ""
+    lines: list[str] = []
+    for line in [*text.splitlines(), "[]"]:
+        if line.startswith(("- ", "+ ")):
+            lines.append(line)
+        elif line and not line.startswith("#"):
+            if words:
+                found.append(_entry(heading, words, lines, found))
+            words, lines = ("", []) if line.startswith("[") else (line, [])
+            heading = line.strip("[]") if line.startswith("[") else heading
+    return found
+
+
+def _entry(heading: str, line: str, lines: Sequence[str], before: Sequence[Mistake]) -> Mistake:
+    words, _, names = line.partition(" | ")
+    given = [*heading.split(), *names.split()]
+    rungs = [name for name in given if re.fullmatch(r"(numpy|torch|triton)_\w+", name)]
+    chapters = tuple(name for name in given if re.match(r"\d", name))
+    files = [name for name in given if "/" in name] or [f"chapters/{n}.ipynb" for n in chapters]
+    tests = tuple(test for name in given if name.startswith("test_") for test in _ids(name, rungs))
+    if not (len(files) == 1 and tests + chapters and lines):
+        raise TableError(f"no mistake in one file, with who must notice and a change: {line!r}")
+    if lines[0].startswith("+ "):  # the text of the mistake above is changed again
+        if not before or before[-1].file != Path(files[0]):
+            raise TableError(f"there is no text to change: {line!r}")
+        lines = [*(f"- {row}" for row in before[-1].edits[0][0].split("\n")), *lines]
+    edits: list[tuple[list[str], list[str]]] = []
+    for row in lines:
+        if row.startswith("- ") and (not edits or edits[-1][1]):
+            edits.append(([], []))
+        edits[-1][row.startswith("+ ")].append(row[2:])
+    if not edits[-1][1]:
+        raise TableError(f"nothing takes the place of the text: {line!r}")
+    pairs = tuple(("\n".join(old), "\n".join(new)) for old, new in edits)
+    return Mistake(words, Path(files[0]), chapters, tests, pairs)
+
+
+def _ids(name: str, rungs: Sequence[str]) -> Iterator[str]:
+    """Give the ids of test_name[case,case], for each rung where there are any."""
+    function, _, cases = name.rstrip("]").partition("[")
+    if "::" not in function:
+        for file in Path("tests").glob("test_mistakes*.py"):
+            if f"def {function}(" in file.read_text(encoding="utf-8"):
+                function = f"{file.name}::{function}"
+                break
+        else:
+            raise TableError(f"no tests/test_mistakes*.py has {function}")
+    for case in cases.split(","):
+        for rung in rungs or [""]:
+            joined = "-".join(part for part in (case, rung) if part)
+            yield f"tests/{function}" + (f"[{joined}]" if joined else "")
+
+
+# -- one mistake, in a process of its own ----------------------------------------------------------
+
+
+class Reports:
+    """A plugin of pytest that keeps what became of each test, and of each cell."""
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.broken = ""
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Keep what cannot be collected."""
+        if report.failed:
+            self.broken += report.longreprtext[-2000:]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the outcome of a test, and what it said; trouble around it breaks the run."""
+        if report.failed and report.when == "call":
+            self.failed[report.nodeid] = report.longreprtext
+        elif report.failed:
+            self.broken += report.longreprtext[-2000:]
+        elif report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
+
+
+def run(options: Sequence[str], what: Sequence[str]) -> Reports:
+    """Run tests, or a notebook, by pytest in this process."""
+    import pytest
+
+    reports = Reports()
+    quick = ["-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+    code = pytest.main([*quick, *options, *what], plugins=[reports])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        reports.broken += f"pytest ended with {code!r} on {', '.join(what)}"
+    return reports
+
+
+def run_tests(tests: Sequence[str]) -> Reports:
+    """Run these tests; doctests are not looked for, which takes long."""
+    return run(["-o", "addopts=", "-p", "xdist", "--assert=plain", "--tb=short"], tests)
+
+
+def run_chapter(notebook: Path) -> Reports:
+    """Run a notebook as `make test` does, to the first cell that notices."""
+    options = ["-p", "nbval.plugin", "--nbval", "--nbval-current-env", "-x", "--noconftest"]
+    return run([*options, "-c", os.devnull, "--rootdir", str(notebook.parent)], [str(notebook)])
+
+
+def verdict(mistake: Mistake, folder: Path) -> tuple[str, str]:
+    """Return what comes of a mistake that is made in this process, and what was seen."""
+    copies = [*PACKAGES, *(f"chapters/{chapter}.ipynb" for chapter in mistake.chapters)]
+    for name in copies:
+        (folder / name).parent.mkdir(exist_ok=True)
+        copy = shutil.copytree if Path(name).is_dir() else shutil.copy2
+        copy(name, folder / name)
+    (folder / mistake.file).write_text(mistake.made_in(mistake.file), encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = str(folder)  # for the kernels of notebooks
+    try:
+        for name in {"attnlib", ".".join(mistake.file.with_suffix("").parts)}:
+            if not name.startswith("chapters"):
+                importlib.import_module(name.removesuffix(".__init__"))
+    except Exception as error:
+        return "broken", f"cannot be imported: {error!r}"
+    assert str(sys.modules["attnlib"].__file__).startswith(str(folder))
+    seen = []
+    for chapter in mistake.chapters:
+        reports = run_chapter(folder / "chapters" / f"{chapter}.ipynb")
+        if reports.broken or not reports.failed:
+            return ("broken", reports.broken) if reports.broken else ("not noticed", chapter)
+        ((cell, said),) = reports.failed.items()
+        number = int(cell.rpartition(" ")[2]) + 1  # as Jupyter shows it
+        raised = re.findall(r"(?m)^(?:\x1b\[[\d;]*m)*(\w+Error|\w+Exception)\b", said)
+        seen.append(f"{chapter} [{number}] {raised[-1] if raised else 'other output'}")
+    reports = run_tests(mistake.tests) if mistake.tests else Reports()
+    if reports.broken:
+        return "broken", reports.broken
+    if silent := set(mistake.tests) - set(reports.failed):
+        return "not noticed", ", ".join(sorted(silent))
+    for test, said in reports.failed.items():
+        if mistake.words not in said:
+            return "not named", f"{test}\n{said}"
+    return "noticed", ", ".join([*seen, *(test.rpartition("::")[2] for test in mistake.tests)])
+
+
+def work(mistake: Mistake, folder: Path) -> None:
+    """Write the verdict on a mistake into its folder, and what pytest says beside it."""
+    signal.alarm(LIMIT)  # which ends the process
+    with (folder / "said").open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    (folder / "verdict.json").write_text(json.dumps(verdict(mistake, folder)))
+
+
+def each(mistakes: Sequence[Mistake], jobs: int) -> Iterator[tuple[Mistake, str, str]]:
+    """Make each mistake in a fork, and give what came of it, in the order of their ends."""
+    context = multiprocessing.get_context("fork")
+    waiting = list(enumerate(mistakes))[::-1]
+    running: dict[Any, Any] = {}
+    with tempfile.TemporaryDirectory() as root:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                n, mistake = waiting.pop()
+                (folder := Path(root, str(n))).mkdir()
+                process = context.Process(target=work, args=(mistake, folder))
+                process.start()
+                running[process.sentinel] = process, mistake, folder
+            for sentinel in wait(list(running)):
+                process, mistake, folder = running.pop(sentinel)
+                process.join()
+                if (folder / "verdict.json").exists():
+                    found, seen = json.loads((folder / "verdict.json").read_text())
+                else:
+                    said = (folder / "said").read_text()[-2000:]
+                    found, seen = "broken", f"no answer, exit status {process.exitcode}\n{said}"
+                shutil.rmtree(folder)
+                yield mistake, found, seen
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+def first_of_each_chapter(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Return the mistakes that tests notice, and for each chapter its first alone."""
+    met: set[str] = set()
+    found = []
+    for mistake in mistakes:
+        chapters = tuple(name for name in mistake.chapters if name not in met)
+        met.update(chapters)
+        if chapters or mistake.tests:
+            found.append(mistake._replace(chapters=chapters))
+    return found
+
+
+def unchanged(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Return entries that change nothing: one for each chapter concerned, one for all tests."""
+    nothing = Mistake("nothing", Path("attnlib/__init__.py"), (), (), ())
+    tests = tuple(sorted({test for mistake in mistakes for test in mistake.tests}))
+    chapters = sorted({name for mistake in mistakes for name in mistake.chapters})
+    alone = [nothing._replace(chapters=(chapter,)) for chapter in chapters]
+    return [nothing._replace(tests=tests), *alone] if tests else alone
+
+
+def report(mistakes: Sequence[Mistake], jobs: int) -> int:
+    """Make each mistake, say what came of it, and give the exit status."""
+    begin = time.monotonic()
+    for mistake, found, seen in each(unchanged(mistakes), jobs):
+        who = set(mistake.chapters or mistake.tests)
+        if found != "not noticed" or set(seen.split(", ")) != who:
+            print(f"These do not pass on the code as it is:\n{seen}", file=sys.stderr)
+            return 1
+    missed = 0
+    for n, (mistake, found, seen) in enumerate(each(mistakes, jobs), start=1):
+        print(f"{n:4}/{len(mistakes)}  {found:11}  {mistake}\n{'':25}{seen}", flush=True)
+        missed += found != "noticed"
+    seconds = time.monotonic() - begin
+    print(f"{len(mistakes)} mistakes, {missed} missed, {seconds:.0f} s")
+    return 1 if missed or not mistakes else 0
+
+
+def prepare() -> None:
+    """Import what every test needs, once, and attnlib not at all."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+    # A GPU does not survive a fork. The kernels run in Triton's interpreter, as in CI.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["TRITON_INTERPRET"] = "1"
+    for name in COMMON:
+        if name != "triton.language" or has_triton():
+            importlib.import_module(name)
+    importlib.import_module("torch").empty(1, device="meta").normal_()
+    with contextlib.redirect_stdout(io.StringIO()):
+        run_tests(["tests/mistakes.py"])  # no tests: what pytest imports when it first runs
+
+
+def has_triton() -> bool:
+    """Say whether Triton is installed, which it is not on every system."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Make mistakes; see that all are noticed.")
+    parser.add_argument(
+        "--only", default="", help="mistakes whose words, file or noticers hold this"
+    )
+    parser.add_argument("--first", action="store_true", help="of each chapter the first alone")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--table", type=Path, default=TABLE)
+    options = parser.parse_args()
+    try:
+        mistakes = read_table(options.table.read_text(encoding="utf-8"))
+        for mistake in mistakes:
+            mistake.made_in(mistake.file)
+    except TableError as error:
+        print(f"{options.table}: {error}", file=sys.stderr)
+        return 1
+    if options.first:
+        mistakes = first_of_each_chapter(mistakes)
+    mistakes = [m for m in mistakes if options.only in " ".join([str(m), *m.chapters, *m.tests])]
+    if not has_triton():
+        mistakes = [m for m in mistakes if "triton" not in f"{m.tests} {m.file}"]
+    prepare()
+    return report(mistakes, options.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
