@@ -26,7 +26,11 @@ def depart_citation(self: Any, node: nodes.Element) -> None:
 
 
 def name_of_table(table: nodes.table) -> str:
-    """What a table without a caption is called: the heading it stands under, and its columns."""
+    """What a table without a caption is called: the heading it stands under, and its columns.
+
+    >>> name_of_table(nodes.table())
+    'Table'
+    """
     section = table.parent
     while section is not None and not isinstance(section, nodes.section):
         section = section.parent
@@ -37,40 +41,17 @@ def name_of_table(table: nodes.table) -> str:
 
 
 def name_tables(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Give each table that has no caption one that is heard and not seen."""
+    """Return each table that has no caption one that is heard and not seen."""
     for table in doctree.findall(nodes.table):
         if table.next_node(nodes.title) is None:
             caption = f'<caption class="book-heard">{escape(name_of_table(table))}</caption>'
             table.insert(0, nodes.raw("", caption, format="html"))
 
 
-# Below this share of its own size a drawing's text, 13 px, is less than 9 px high.
-SMALLEST = 0.72
-DRAWING = re.compile(r'<svg (?=[^>]*\bviewBox="0 0 ([\d.]+) )(?![^>]*\bstyle=)')
 # A last column with an entry longer than this is prose.
 WORDY = 25
 OPENING, CLOSING = re.compile(r"[(\[“‘]+$"), re.compile(r"[,.;:!?)\]’”]+")
 VERBATIM = (nodes.raw, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block)
-
-
-def with_least_width(html: str) -> str:
-    """Drawings that stop shrinking while their text can still be read; then their box scrolls.
-
-    >>> with_least_width('<svg viewBox="0 0 500 90" width="500"></svg>')
-    '<svg style="min-width:360px" viewBox="0 0 500 90" width="500"></svg>'
-    """
-    return DRAWING.sub(
-        lambda match: f'<svg style="min-width:{SMALLEST * float(match[1]):.0f}px" ', html
-    )
-
-
-def keep_drawings_legible(app: Sphinx, doctree: nodes.document) -> None:
-    """Set the least width of each drawing."""
-    for raw in doctree.findall(nodes.raw):
-        if "html" in raw.get("format", "") and "attn-figure" in raw.astext():
-            html = with_least_width(raw.astext())
-            raw.clear()
-            raw += nodes.Text(html)
 
 
 def sort_tables(app: Sphinx, doctree: nodes.document) -> None:
@@ -137,7 +118,6 @@ def name_toggles(
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the hooks."""
     app.add_node(nodes.citation, override=True, html=(visit_citation, depart_citation))
-    app.connect("doctree-read", keep_drawings_legible)
     app.connect("doctree-read", sort_tables)
     app.connect("doctree-resolved", name_tables)
     app.connect("doctree-resolved", keep_together)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -61,58 +60,16 @@ MOVING_FILES = ("moving.css", "moving.js")
 LONGEST_DESCRIPTION = 160
 
 
-class _MovingFigures(HTMLParser):
-    """Finds, in the HTML of an output, what the book changes about figures that move."""
-
-    SHARED = ("attn-moving-script", "attn-moving-style")
-
-    def __init__(self, html: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", html))]
-        self.edits: list[tuple[int, int, str]] = []
-        self.shared_from: int | None = None
-        self.figure = False
-        self.feed(html)
-        self.close()
-
-    def position(self) -> int:
-        """The place of the tag being read."""
-        line, column = self.getpos()
-        return self.line_starts[line - 1] + column
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note where a shared part or a drawing begins."""
-        classes = (dict(attrs).get("class") or "").split()
-        if tag == "figure":
-            self.figure = "attn-moving" in classes
-        elif tag == "svg" and self.figure:
-            self.edits.append((self.position(), self.position(), '<div class="attn-drawing">'))
-        elif tag in ("script", "style") and any(name in self.SHARED for name in classes):
-            self.shared_from = self.position()
-
-    def handle_endtag(self, tag: str) -> None:
-        """Note where a shared part or a drawing ends."""
-        end = self.position() + len(f"</{tag}>")
-        if tag == "svg" and self.figure:
-            self.edits.append((end, end, "</div>"))
-        elif tag in ("script", "style") and self.shared_from is not None:
-            self.edits.append((self.shared_from, end, ""))
-            self.shared_from = None
+SHARED = re.compile(r'<(style|script) class="attn-moving-\1">.*?</\1>', re.DOTALL)
 
 
 def moving_figures_for_the_book(html: str) -> str:
-    """An output without the inline parts that moving figures share, and a box for each drawing.
-
-    The parts are loaded once a page; the box lets a wide drawing scroll while its slider stays.
+    """An output without the inline parts that moving figures share: a page loads them once.
 
     >>> moving_figures_for_the_book('<p>a</p><style class="attn-moving-style">p{}</style>')
     '<p>a</p>'
-    >>> moving_figures_for_the_book('<figure class="attn-moving"><svg></svg></figure>')
-    '<figure class="attn-moving"><div class="attn-drawing"><svg></svg></div></figure>'
     """
-    for begin, end, text in reversed(_MovingFigures(html).edits):
-        html = html[:begin] + text + html[end:]
-    return html
+    return SHARED.sub("", html)
 
 
 def is_moving(node: nodes.Node) -> bool:
@@ -200,7 +157,7 @@ def describe(doctree: nodes.document) -> str:
 def name_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Give each page a title in plain words and, unless its author wrote one, a description."""
+    """Return each page a title in plain words and, unless its author wrote one, a description."""
     if pagename in app.env.titles:
         number = app.env.toc_secnumbers.get(pagename, {}).get("", ())
         dotted = "".join(f"{part}. " for part in number[:1])

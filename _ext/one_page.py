@@ -73,7 +73,7 @@ def anchor(uri: str, page: str) -> str:
 
 
 def make_own(tree: nodes.Element, page: str) -> None:
-    """Give every id of a page, and every link to one, the page's prefix."""
+    """Return every id of a page, and every link to one, the page's prefix."""
     own = prefix(page)
     for node in tree.findall(nodes.Element):
         for several in ("ids", "backrefs"):

@@ -32,6 +32,12 @@ PRELOADED = {
 }
 
 
+# What opens and closes a group in TeX, and the space that parts equations.
+MARKS = re.compile(
+    r"(?P<open>\{|\\begin\b|\\left\b)|(?P<close>\}|\\end\b|\\right\b)|(?P<gap>\\qquad\b)|\\."
+)
+
+
 class FormulaError(Exception):
     """KaTeX cannot read a formula; the message is KaTeX's."""
 
@@ -70,6 +76,23 @@ class Renderer:
         if self.process is not None:
             self.process.communicate()
             self.process = None
+
+
+def equations(tex: str) -> list[str]:
+    r"""The equations of a display: what stands between its outermost wide spaces.
+
+    Each may begin a line of its own where they do not fit beside each other.
+
+    >>> equations(r"a = b, \qquad c = \boxed{d \qquad e}")
+    ['a = b,', 'c = \\boxed{d \\qquad e}']
+    """
+    found, depth, start = [], 0, 0
+    for mark in MARKS.finditer(tex):
+        depth += (mark.lastgroup == "open") - (mark.lastgroup == "close")
+        if mark.lastgroup == "gap" and depth == 0:
+            found.append(tex[start : mark.start()].strip())
+            start = mark.end()
+    return [*found, tex[start:].strip()]
 
 
 def find_node() -> str:
@@ -135,8 +158,9 @@ def render(self: Any, node: nodes.Element, *, display: bool) -> str:
     """The HTML of one formula; where KaTeX refuses it, its TeX, and the build will fail."""
     renderer: Renderer = self.builder.static_math
     page = getattr(self.builder, "current_docname", "")
+    parts = equations(node.astext()) if display else [node.astext()]
     try:
-        html = renderer.html(node.astext(), display=display)
+        html = "".join(renderer.html(tex, display=display) for tex in parts)
     except FormulaError as problem:
         logger.error("formula: %s", problem, location=node, type="math")
         renderer.failed.add(page)
@@ -155,7 +179,7 @@ def visit_inline(self: Any, node: nodes.math) -> None:
 
 
 def visit_display(self: Any, node: nodes.math_block) -> None:
-    """A formula of its own: it scrolls within its box; its number stays at the right."""
+    """A formula of its own, with its number at the right. Only what cannot break scrolls."""
     number = get_node_equation_number(self, node) if node["number"] else None
     self.body.append(self.starttag(node, "div", "", CLASS="math math-block"))
     name = f"Equation {number}" if number else "Equation"

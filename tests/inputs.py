@@ -34,12 +34,12 @@ EMPTY_AXES = list(_numbers.EMPTY_AXES.values())
 
 
 def drawn(*shapes: Shape, dtype: str = "float64", seed: int = 7) -> list[Array]:
-    """Give normal numbers of standard deviation 1.5: results are larger than tolerances."""
+    """Return normal numbers of standard deviation 1.5: results are larger than tolerances."""
     rng = np.random.default_rng(seed)
     return [rng.normal(0, 1.5, shape).astype(DTYPES[dtype]) for shape in shapes]
 
 
 def some(shape: Shape) -> Array:
-    """Give a boolean mask that removes two keys of five, and so some whole rows."""
+    """Return a boolean mask that removes two keys of five, and so some whole rows."""
     mask: Array = np.random.default_rng(3).random(shape) < 0.6
     return mask

@@ -34,7 +34,7 @@ DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
 def tensor(array: Array, device: str = "cpu") -> torch.Tensor:
-    """Give the array's memory as a tensor, strides and all; a copy where torch has no such view."""
+    """Return the array as a tensor, strides and all; a copy where torch has no such view."""
     if any(stride < 0 for stride in array.strides) or not array.flags.aligned:
         array = array.copy()
     with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def tensor(array: Array, device: str = "cpu") -> torch.Tensor:
 
 
 def array(result: torch.Tensor) -> Array:
-    """Give the tensor's memory as an array."""
+    """Return the tensor's memory as an array."""
     result = result.detach().cpu()
     if result.dtype == torch.bfloat16:
         return result.view(torch.int16).numpy().view(DTYPES["bfloat16"])
@@ -132,11 +132,11 @@ class Rung:
         return functools.partial(found, **dict(self.blocks)) if self.blocks else found
 
     def give(self, array: Array) -> Any:
-        """Give what this rung takes for an array."""
+        """Return what this rung takes for an array."""
         return tensor(array, self.device) if self.on_tensors else array
 
     def take(self, result: Any) -> Array:
-        """Give an array for what this rung returned."""
+        """Return an array for what this rung returned."""
         if not self.on_tensors:
             assert isinstance(result, np.ndarray)
             return result
@@ -180,7 +180,7 @@ class Rung:
         by: tuple[str, ...] = ("query", "key", "value", "attn_mask"),
         **options: Any,
     ) -> dict[str, Array]:
-        """Give the gradient by each floating input, for given gradients of output and lse.
+        """Return the gradient by each floating input, for given gradients of output and lse.
 
         A mask is left out where the rung has no gradient for it.
         """
@@ -217,7 +217,7 @@ BLOCKS: dict[str, list[dict[str, int]]] = {
 
 
 def devices(name: str) -> tuple[str, ...]:
-    """Give the devices for a rung. A GPU's kernel runs there, or in the interpreter on the CPU."""
+    """Return the devices of a rung. The kernel runs on a GPU, or in the interpreter on the CPU."""
     needs = attnlib._RUNGS[name]
     return DEVICES[-1:] if "triton" in needs else DEVICES if "torch" in needs else ("cpu",)
 

@@ -29,7 +29,7 @@ IN_ALL = ("masks", "dtypes", "mask gradients")
 
 @cache
 def table(kind: str, *, in_blocks: bool) -> list[Case]:
-    """Give the cases for a kind of rung; where it has other blocks, each in one dtype, in turn."""
+    """Return the cases of a kind of rung; with other blocks, each in one dtype, in turn."""
     rows: dict[tuple[str, str], list[Case]] = {}
     for case in conformance.cases(kind, dtypes=FLOATING):
         rows.setdefault((case.topic, case.name), []).append(case)
@@ -95,7 +95,7 @@ TRUTHS: dict[str, tuple[Any, Any]] = {}
 
 
 def with_truth(case: Case) -> tuple[Case, Any]:
-    """Give a case that knows its output, and its log-sum-exp: the same for every rung."""
+    """Return a case that knows its output, and its log-sum-exp: the same for every rung."""
     asked = case.asked
     if str(case) not in TRUTHS:
         query, key, value, mask, scale = _truth.problem(asked)

@@ -203,7 +203,7 @@ def test_keys_below_a_finite_mask_leave_the_others_as_they_are(
 
 
 def without_future(way: str, n_queries: int, n_keys: int, dtype: Any = np.float64) -> Any:
-    """Give the option that removes the future, in one of three ways."""
+    """Return the option that removes the future, in one of three ways."""
     part = masks.causal(n_queries, n_keys)
     floating = np.where(part, 0, -np.inf).astype(dtype)
     return {

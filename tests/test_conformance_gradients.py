@@ -37,12 +37,12 @@ every_rung = every_rung_with_gradients
 
 
 def inputs(batch: tuple[int, ...] = (B, H), dtype: str = "float64") -> list[Array]:
-    """Give query, key, value and the gradient of the output."""
+    """Return query, key, value and the gradient of the output."""
     return drawn((*batch, L, E), (*batch, S, E), (*batch, S, E_V), (*batch, L, E_V), dtype=dtype)
 
 
 def with_empty_row(shape: tuple[int, ...]) -> Array:
-    """Give a boolean mask, with an empty row where it can have one."""
+    """Return a boolean mask, with an empty row where it can have one."""
     mask = some(shape)
     if shape[-2:] == (L, S):
         mask[..., 1, :] = False
@@ -108,7 +108,7 @@ CASES: dict[str, Options] = {
 
 
 def small(case: str) -> tuple[dict[str, Array], Options]:
-    """Give the floating inputs of a case, and its other options."""
+    """Return the floating inputs of a case, and its other options."""
     options = dict(CASES[case])
     shapes = SMALL | options.pop("shapes", {})
     floating = dict(zip(shapes, drawn(*shapes.values(), seed=1), strict=True))
@@ -119,7 +119,7 @@ def small(case: str) -> tuple[dict[str, Array], Options]:
 
 
 def by_equations(floating: dict[str, Array], upstream: Array, options: Options) -> dict[str, Array]:
-    """Give the gradients by the equations that `attnlib.conformance` holds kernels against."""
+    """Return the gradients by the equations that `attnlib.conformance` holds kernels against."""
     options = dict(options)
     mask = options.pop("attn_mask", None)
     given = {name: Given(array, "float64") for name, array in floating.items()}
@@ -432,7 +432,7 @@ def test_without_gradients_nothing_is_kept(rung: Rung) -> None:
 
 
 def bound(rung: Rung, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor, ...]]:
-    """Give attention with log-sum-exp as a function of its floating inputs, and these."""
+    """Return attention with log-sum-exp as a function of its floating inputs, and these."""
     floating, options = small(case)
     mask = options.pop("attn_mask", None)
     if not rung.has_mask_gradients:

@@ -38,7 +38,7 @@ def formula(
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None, change: str = "",
 ) -> Array:  # fmt: skip
-    """Give attention by the formula, with one mistake on purpose, named by `change`."""
+    """Return attention by the formula, with one mistake on purpose, named by `change`."""
     given = query.dtype
     if change == "no error for lengths" and key.shape[-2] != value.shape[-2]:
         value = np.resize(value, (*value.shape[:-2], key.shape[-2], value.shape[-1]))
@@ -124,7 +124,7 @@ def topics(report: conformance.Report) -> set[str]:
 
 
 def on_tensors(change: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a kernel on tensors that is right but for `change`."""
+    """Return a kernel on tensors that is right but for `change`."""
 
     def kernel(*arguments: Any, **options: Any) -> Any:
         return change(torch_dense.scaled_dot_product_attention, *arguments, **options)
@@ -516,7 +516,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def told(*arguments: str) -> tuple[int, str, str]:
-    """Give the exit status of the command, and what it wrote to stdout and stderr."""
+    """Return the exit status of the command, and what it wrote to stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -60,7 +60,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Te
 def case(
     name: str, n_queries: int, n_keys: int, dtype: torch.dtype = torch.float64, group: int = 1
 ) -> tuple[list[Tensor], dict[str, Any]]:
-    """Give inputs and options; the masks have an empty row, and a key that no row sees."""
+    """Return inputs and options; the masks have an empty row, and a key that no row sees."""
     shapes = (H * group, n_queries, E), (H, n_keys, E), (H, n_keys, E_V)
     tensors = [normal(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes)]
     kept = torch.rand(n_queries, n_keys, generator=torch.Generator().manual_seed(3)) < 0.6
@@ -76,7 +76,7 @@ def case(
 
 
 def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Give output, log-sum-exp and all gradients."""
+    """Return output, log-sum-exp and all gradients."""
     leaves = [x.detach().clone().requires_grad_() for x in tensors]
     output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
@@ -214,7 +214,7 @@ def test_deterministic_is_a_flag() -> None:
 
 
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give a list that gets the name of each kernel that is started."""
+    """Return a list that gets the name of each kernel that is started."""
     names: list[str] = []
     call = _tuning.Kernel.__call__
 
@@ -503,7 +503,7 @@ def test_every_product_says_its_precision(module: Any) -> None:
 
 
 def saved(tensors: list[Tensor]) -> int:
-    """Give how many bytes autograd keeps for the backward, beside the inputs."""
+    """Return how many bytes autograd keeps for the backward, beside the inputs."""
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
         scaled_dot_product_attention(*tensors)

@@ -24,7 +24,7 @@ Array = NDArray[np.generic]
 
 
 def difference_size(size: float, step: float) -> float:
-    """Give the number of ε of float64 by which (f(x + h) - f(x - h)) / 2h can be off.
+    """Return the number of ε of float64 by which (f(x + h) - f(x - h)) / 2h can be off.
 
     f is off by `size`, so the quotient by size / h. What it leaves out is h²/6 of a third
     derivative, a sum of products of the factors that `size` bounds.

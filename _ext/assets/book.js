@@ -236,8 +236,7 @@
   // short that no key waits for one: then the scroll bar and the links within the page are exact.
 
   // A box that scrolls sideways is a stop for the Tab key, and only then.
-  const boxes = ".math-scroll, .attn-figure:not(.attn-moving), .attn-drawing, "
-    + ".cell_output .output, .pst-scrollable-table-container, pre";
+  const boxes = ".math-scroll, .cell_output .output, .pst-scrollable-table-container, pre";
   const markBoxes = (within) => {
     for (const box of all(boxes, within)) {
       if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;

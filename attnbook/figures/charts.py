@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -14,6 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import COLOURS, Drawing
+
+WIDTH = 5.85  # inches: 421 px, so that letters of 13 px still have 10 in the column of a phone
 
 # Set for the time of one drawing only: the reader's own Matplotlib settings stay as they are.
 STYLE: Any = {
@@ -44,18 +47,38 @@ SERIES: tuple[dict[str, Any], ...] = (
 
 
 @contextmanager
-def canvas(width: float, height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Open a figure of width × height inches and its panels side by side, in the course's style."""
+def canvas(height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Open a figure of so many inches and its panels side by side, in the course's style."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height))
+        figure = Figure(figsize=(WIDTH, height))
         yield figure, list(figure.subplots(1, n_panels, squeeze=False)[0])
 
 
-def powers_axis(axes: Axes, values: Sequence[int]) -> None:
+def powers_axis(axes: Axes, values: Sequence[int], n_panels: int = 1) -> None:
     """Return a logarithmic horizontal axis with a tick at each value and none between."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(values), [str(value) for value in values])
+    ticks(axes, values, np.log2(values), n_panels)
     axes.minorticks_off()
+
+
+def ticks(axes: Axes, values: Sequence[int], places: ArrayLike, n_panels: int = 1) -> None:
+    """Put a tick at each value, and numbers as close as they can stand without touching."""
+    shown, at = [str(value) for value in values], np.asarray(places, dtype=np.float64)
+    pixels = (at - at[0]) / (np.ptp(at) or 1.0) * (340 / n_panels - 10)
+
+    def touch(step: int) -> bool:
+        kept = list(zip(pixels, shown, strict=True))[::step]
+        return any(y - x < 4 * (len(a) + len(b)) + 5 for (x, a), (y, b) in pairwise(kept))
+
+    step = next((step for step in range(1, len(shown)) if not touch(step)), len(shown))
+    axes.set_xticks(list(values), [s if i % step == 0 else "" for i, s in enumerate(shown)])
+
+
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """Put the legend above the axes, where it covers nothing, in as few lines as there is room."""
+    handles, names = axes.get_legend_handles_labels()
+    columns = len(names) if sum(map(len, names)) * 8 + 50 * len(names) < 430 else 1
+    figure.legend(handles, names, loc="outside upper center", ncols=columns)
 
 
 def lines(
@@ -76,7 +99,7 @@ def lines(
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
-    with canvas(8.6, 4.2) as (figure, [axes]):
+    with canvas(3.9) as (figure, [axes]):
         words = [f"{y_title} against {x_title}, {'both axes logarithmic' * powers}".rstrip(", ")]
         for (name, values), look in zip(series.items(), SERIES, strict=False):
             heights = np.asarray(values, dtype=np.float64)
@@ -88,12 +111,12 @@ def lines(
             powers_axis(axes, x)
             axes.set_yscale("log")
         else:
-            axes.set_xticks(list(x))
+            ticks(axes, x, x)
         axes.set_xlabel(x_title)
         axes.set_ylabel(y_title)
         axes.grid(axis="y")
         if len(series) > 1:
-            axes.legend()
+            legend_above(figure, axes)
         return Drawing.from_matplotlib(figure, _told(alt, words))
 
 
@@ -111,7 +134,7 @@ def bars(
     places = np.arange(len(labels))
     width = 0.8 / len(series)
     whole = all(np.equal(np.mod(values, 1), 0).all() for values in series.values())
-    with canvas(8.6, 3.6) as (figure, [axes]):
+    with canvas(3.5) as (figure, [axes]):
         words = []
         for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
             heights = np.asarray(values, dtype=np.float64)
@@ -133,10 +156,12 @@ def bars(
             axes.bar_label(drawn, shown, color=COLOURS["ink"])
             pairs = (f"{label} {height}" for label, height in zip(labels, shown, strict=True))
             words.append(f"{name}: {', '.join(pairs)}")
-        axes.set_xticks(places, list(labels))
+        # Where they would touch each other, labels of two words have two lines.
+        crowded = sum(map(len, labels)) + 2 * len(labels) > 44
+        axes.set_xticks(places, [s.replace(" ", "\n") if crowded else s for s in labels])
         axes.set_ylabel(y_title)
         axes.margins(y=0.15)
-        axes.legend()
+        legend_above(figure, axes)
         return Drawing.from_matplotlib(figure, _told(alt, words))
 
 

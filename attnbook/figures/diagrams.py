@@ -56,13 +56,13 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
     """
     # centre, top and number of columns of each matrix
     places = {
-        "X": (310.0, 10.0, d_model),
-        "Q = X W_Q": (110.0, 106.0, d_k),
-        "K = X W_K": (310.0, 106.0, d_k),
-        "V = X W_V": (510.0, 106.0, d_v),
-        "scores QKᵀ": (210.0, 202.0, n_tokens),
-        "weights": (210.0, 298.0, n_tokens),
-        "output": (360.0, 394.0, d_v),
+        "X": (210.0, 10.0, d_model),
+        "Q = X W_Q": (70.0, 106.0, d_k),
+        "K = X W_K": (210.0, 106.0, d_k),
+        "V = X W_V": (350.0, 106.0, d_v),
+        "scores QKᵀ": (140.0, 202.0, n_tokens),
+        "weights": (140.0, 298.0, n_tokens),
+        "output": (245.0, 394.0, d_v),
     }
     joins = (
         ("X", "Q = X W_Q"),
@@ -80,12 +80,12 @@ def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
     }
     body = boxes_and_arrows(boxes, [Join(*ends, tip=True) for ends in joins])
     # What happens on the way, on the side away from the other arrows.
-    for words, y in (("÷ √dₖ, softmax of each row", 280), ("times V", 376)):
-        body += text(198, y, words, text_anchor="end", fill="muted")
+    for words, y in (("÷ √dₖ, softmax", 273), ("of each row", 290), ("times V", 376)):
+        body += text(128, y, words, text_anchor="end", fill="muted")
     alt = (
         f"Flow from X ({n_tokens} by {d_model}) to the output ({n_tokens} by {d_v}): X gives Q, K "
         f"({n_tokens} by {d_k} each) and V ({n_tokens} by {d_v}); Q and K give the scores "
         f"({n_tokens} by {n_tokens}); scaling and softmax of each row give the weights; weights "
         "times V give the output."
     )
-    return Drawing.from_elements(body, 600, 456, alt)
+    return Drawing.from_elements(body, 420, 456, alt)

@@ -35,11 +35,11 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
     """
     if not levels:
         raise ValueError("levels must hold at least one level; got none")
-    width, height, gap = 620.0, 58.0, 24.0
+    width, height, gap = 440.0, 58.0, 24.0
     body: list[str] = []
     for index, (name, (size, held)) in enumerate(levels.items()):
         # Each is wider than the one above it, as it is larger.
-        inset = 90.0 * (len(levels) - 1 - index) / len(levels)
+        inset = 60.0 * (len(levels) - 1 - index) / len(levels)
         y = 10.0 + index * (height + gap)
         last = index == len(levels) - 1
         shade = "orange" if last else "blue"
@@ -49,7 +49,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
             stroke_dasharray="6 4" if last else None,
         )  # fmt: skip
         body.append(box)
-        left, right, middle = 24 + inset, width - 24 - inset, y + height / 2
+        left, right, middle = 22 + inset, width - 22 - inset, y + height / 2
         body.append(text(left, middle - 5, name, text_anchor="start", font_weight="600"))
         body.append(text(right, middle - 5, size, text_anchor="end", fill="muted"))
         body.append(text(left, middle + 16, held, text_anchor="start"))
@@ -80,7 +80,7 @@ def roofline(
         raise ValueError(f"intensities must be positive and finite; got {list(points.values())}")
     balance = peak / bandwidth
     ends = _powers([*points.values(), balance])
-    with canvas(8.6, 4.4) as (figure, [axes]):
+    with canvas(4.2) as (figure, [axes]):
         roof = np.array([ends[0], balance, ends[-1]])
         heights = np.minimum(peak, roof * bandwidth) / 1e12
         axes.plot(roof, heights, color=COLOURS["ink"], linewidth=2)

@@ -27,11 +27,13 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
         raise ValueError(f"weights must be (h, {len(tokens)}, {len(tokens)}); got {table.shape}")
     x, tall, body, words = 0.0, 0.0, [], []
     for index, one in enumerate(table):
-        inner, width, height, alt = _heatmap(one, f"head {index}", tokens, tokens, limit=1.0)
+        inner, width, height, alt = _heatmap(
+            one, f"head {index}", tokens, tokens, limit=1.0, alone=index == 0
+        )
         body.append(tag("g", inner, transform=f"translate({number(x)} 0)"))
-        x, tall = x + width + 20, max(tall, height)
+        x, tall = x + width, max(tall, height)
         words.append(alt)
-    return Drawing.from_elements("".join(body), x - 20, tall, " ".join(words))
+    return Drawing.from_elements("".join(body), x, tall, " ".join(words))
 
 
 def _spread(middle: float, step: float, count: int) -> list[float]:
@@ -46,7 +48,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     """
     if not 1 <= n_heads <= len(LOOKS):
         raise ValueError(f"n_heads must be one to {len(LOOKS)}; got {n_heads}")
-    left, wide = 330.0, 150.0
+    left, wide = 92.0 + 58.0 * max(n_heads, 3), 106.0
     shape = f"{n_tokens} × {d_model}"
     boxes, joins = {"X": Box(left, 10, 118, 50, ("X", shape))}, []
 
@@ -56,7 +58,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         for head, place in enumerate(_spread(x, step, n_heads)):
             boxes[f"{name} {head}"] = Box(place, top, step, 26, (str(head),), LOOKS[head][0])
 
-    for name, x in zip(("X W_Q", "X W_K", "X W_V"), _spread(left, wide + 18, 3), strict=True):
+    for name, x in zip(("X W_Q", "X W_K", "X W_V"), _spread(left, wide + 10, 3), strict=True):
         columns = n_heads * (d_v if name == "X W_V" else d_k)
         boxes[name] = Box(x, 80, wide, 22, (f"{name}: {n_tokens} × {columns}",), None)
         segmented(name, x, 104, wide)
@@ -68,15 +70,15 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         f"weights: {n_tokens} × {n_tokens}",
         f"output: {n_tokens} × {d_v}",
     )
-    for head, x in enumerate(_spread(left, 470 / max(n_heads, 3), n_heads)):
+    for head, x in enumerate(_spread(left, 116, n_heads)):
         name = f"head {head}"
-        boxes[name] = Box(x, 214, 112, 106, (name, *rows), LOOKS[head][0])
+        boxes[name] = Box(x, 214, 108, 106, (name, *rows), LOOKS[head][0])
         joins.append(Join(name, f"joined {head}", *LOOKS[head]))
-    segmented("joined", left, 372, 260)
-    boxes["joined"] = Box(left, 372, 260, 26, (), None)
+    segmented("joined", left, 372, 200)
+    boxes["joined"] = Box(left, 372, 200, 26, (), None)
     boxes["output"] = Box(left, 438, 118, 50, ("output Y", shape))
     body = boxes_and_arrows(boxes, [*joins, Join("joined", "output")])
-    body += text(left + 138, 390, f"{n_tokens} × {n_heads * d_v}", text_anchor="start")
+    body += text(left + 106, 390, f"{n_tokens} × {n_heads * d_v}", text_anchor="start")
     steps = {
         "project": 79,
         "split": 178,
@@ -94,7 +96,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         f"and an output ({n_tokens} by {d_v}) of its own. The outputs side by side ({n_tokens} by "
         f"{n_heads * d_v}) times W_O ({n_heads * d_v} by {d_model}) are the output."
     )
-    return Drawing.from_elements(body, 600, 498, alt)
+    return Drawing.from_elements(body, 2 * left - 92 + 4, 498, alt)
 
 
 def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
@@ -105,7 +107,7 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
 
     Raises: `ValueError` for a number of key heads that does not divide the query heads.
     """
-    step, left, tall, body, words = 66.0, 120.0, 138.0, "", []
+    step, left, tall, body, words = 52.0, 102.0, 138.0, "", []
     for row, n_shared in enumerate(n_kv_heads):
         if n_shared < 1 or n_heads % n_shared:
             raise ValueError(f"h_kv must be a divisor of {n_heads} query heads; got {n_shared}")
@@ -115,12 +117,12 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
         body += text(8, y + 56, f"h_kv = {n_shared}", text_anchor="start", font_weight="600")
         middle = left + n_heads * step / 2
         boxes = {
-            f"query {i}": Box(x, y, 46, 32, (str(i),))
+            f"query {i}": Box(x, y, 40, 32, (str(i),))
             for i, x in enumerate(_spread(middle, step, n_heads))
         }
         # Each key head stands below the middle of its group.
         boxes |= {
-            f"key {i}": Box(x, y + 70, 46, 32, (str(i),), "orange")
+            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "orange")
             for i, x in enumerate(_spread(middle, group * step, n_shared))
         }
         joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]

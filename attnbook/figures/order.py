@@ -53,7 +53,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
     body.append(axis_title(14, top + height / 2, rows, upright=True))
     key_y = top + height + 24
     for place, value in enumerate((-1.0, -0.5, -0.1, 0.1, 0.5, 1.0)):
-        x = left + 12 + 64 * place
+        x = left + 12 + 58 * place
         paths = filled if value > 0 else outlined
         paths.append(_square(x, key_y, value, outlined=value < 0))
         body.append(text(x + 14, key_y + 4.5, f"{value:g}".replace("-", "−"), text_anchor="start"))
@@ -66,5 +66,5 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
         f"Changes of sign down each column: {', '.join(map(str, turns))}."
     ).replace("-", "−")
     return Drawing.from_elements(
-        "".join(body), left + max(width, 400.0) + 14, top + height + 44, alt
+        "".join(body), left + max(width, 356.0) + 14, top + height + 44, alt
     )

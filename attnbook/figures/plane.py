@@ -26,7 +26,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
         )
     reach = float(max(np.max(np.abs(queries)), np.max(np.abs(keys)))) + 0.8
     looks = ((queries, "query", "blue", "-"), (keys, "key", "orange", "--"))
-    with canvas(8.6, 5.6) as (figure, [axes]):
+    with canvas(4.9) as (figure, [axes]):
         words = []
         for vectors, kind, name, dash in looks:
             for (x, y), label in zip(vectors, labels, strict=True):
@@ -74,7 +74,7 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
             f"value and output must have shape {expected}, with at least 3 of each; got "
             f"{values.shape} and {outputs.shape}"
         )
-    with canvas(8.6, 5.0) as (figure, [axes]):
+    with canvas(4.4) as (figure, [axes]):
         for simplex in _edges(values):
             axes.plot(*values[simplex].T, color=COLOURS["muted"], linewidth=1.2, zorder=1)
         for points, kind, name, marker in (

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnbook import experiments
 from attnbook.figures.charts import SERIES, canvas, powers_axis
-from attnbook.figures.drawing import COLOURS, Array, Drawing, axis_title, line, rect, text
+from attnbook.figures.drawing import COLOURS, Array, Drawing, line, rect, text
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
@@ -32,7 +32,7 @@ def score_histograms(samples: Mapping[int, Array]) -> Drawing:
     if not samples:
         raise ValueError("samples must hold at least one sample of scores; got none")
     limit = 4.0 * np.ceil(max(float(np.max(np.abs(s))) for s in samples.values()) / 4.0)
-    with canvas(8.6, 0.9 * len(samples) + 0.6) as (figure, [axes]):
+    with canvas(0.9 * len(samples) + 0.6) as (figure, [axes]):
         for row, (d_k, scores) in enumerate(samples.items()):
             base = len(samples) - 1 - row
             counts, edges = np.histogram(scores, bins=np.linspace(-limit, limit, 161))
@@ -60,7 +60,7 @@ def score_histograms(samples: Mapping[int, Array]) -> Drawing:
 def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
     """Return a drawing of observed standard deviations (points) on the predicted line √d_k."""
     observed = np.asarray(observed_std, dtype=np.float64)
-    with canvas(8.6, 4.0) as (figure, [axes]):
+    with canvas(3.9) as (figure, [axes]):
         predicted = np.sqrt(np.asarray(d_ks))
         axes.plot(d_ks, predicted, color=COLOURS["muted"], linestyle="--", label="predicted, √dₖ")
         axes.plot(d_ks, observed, linestyle="", marker="o", color=COLOURS["blue"], label="observed")
@@ -91,7 +91,7 @@ def rule_curves(
 
     `fields` maps a field's name to its title on the panel; panels share the vertical axis.
     """
-    with canvas(8.6, 4.2, len(fields)) as (figure, panels):
+    with canvas(3.9, len(fields)) as (figure, panels):
         words = []
         bounds = [
             getattr(r, f) for rules in results.values() for r in rules.values() for f in fields
@@ -101,7 +101,7 @@ def rule_curves(
                 values = [getattr(results[d_k][rule], field) for d_k in d_ks]
                 axes.plot(d_ks, values, label=DIVISORS[rule], markersize=6, **look)
                 words.append(f"{title}, {rule}: from {values[0]:.3g} to {values[-1]:.3g}")
-            powers_axis(axes, d_ks)
+            powers_axis(axes, d_ks, len(fields))
             axes.set_xlabel("dₖ")
             axes.set_title(title)
             axes.grid(axis="y")
@@ -116,7 +116,8 @@ def rule_curves(
 
 
 # The three charts of the explorer: where the first begins, their distance and width, their height.
-LEFT, STEP, PANEL, BASE, TALL = 14.0, 208.0, 200.0, 210.0, 140.0
+# The words to their left hold for all three.
+LEFT, STEP, PANEL, BASE, TALL = 112.0, 108.0, 98.0, 186.0, 140.0
 
 
 def _frame(
@@ -124,30 +125,36 @@ def _frame(
 ) -> str:
     """Return the drawing of one d_k: the weights of one query, and means over draws, by rule."""
     n_keys = len(raw_scores)
-    middle, bar, even = (3 * STEP + 16) / 2, (PANEL - 24.0) / n_keys, BASE - TALL / n_keys
-    above = f"weights of one query over {n_keys} keys (dashed: 1/{n_keys} each)"
+    bar, even = (PANEL - 8.0) / n_keys, BASE - TALL / n_keys
+    words = {
+        64.0: ("weights of", "one query over", f"{n_keys} keys (dashed", f"line: 1/{n_keys})"),
+        BASE + 26: ("means over", f"{n_draws:,} draws:", "std of scores", "largest weight", "Σa²",
+                    f"entropy / log {n_keys}"),
+    }  # fmt: skip
     body = [
-        axis_title(middle, 20, above),
-        axis_title(middle, BASE + 22, f"means over {n_draws:,} draws"),
+        text(4, y + 19 * row, told, text_anchor="start", fill="muted")
+        for y, lines in words.items()
+        for row, told in enumerate(lines)
     ]
     for column, (rule, divisor) in enumerate(experiments.RULES.items()):
         left, mean = LEFT + column * STEP, means[rule]
-        body.append(text(left + PANEL / 2, 48, DIVISORS[rule], font_weight="600", font_size=15))
+        title = DIVISORS[rule].partition(" (")[0]
+        body.append(text(left + PANEL / 2, 26, title, font_weight="600", font_size=15))
         body.append(line(left, BASE, left + PANEL, BASE, "muted"))
         for index, weight in enumerate(softmax(raw_scores / divisor(d_k))):
             tall = round(TALL * weight, 1)
-            x, y = left + 12 + index * bar, round(BASE - TALL * weight, 1)
-            body.append(rect(x, y, bar - 4, tall, "blue", data_part=f"bar-{column}-{index}"))
+            x, y = left + 4 + index * bar, round(BASE - TALL * weight, 1)
+            body.append(rect(x, y, bar - 3, tall, "blue", data_part=f"bar-{column}-{index}"))
         body.append(line(left, even, left + PANEL, even, "orange", "5 4"))
-        lines = {
-            "std": f"std of scores {mean.score_std:.2f}",
-            "largest": f"largest weight {mean.largest:.2f}",
-            "squares": f"Σa² {mean.sum_of_squares:.2f}",
-            "entropy": f"entropy / log {n_keys}: {mean.entropy:.2f}",
+        numbers = {
+            "std": mean.score_std,
+            "largest": mean.largest,
+            "squares": mean.sum_of_squares,
+            "entropy": mean.entropy,
         }
-        for row, (name, shown) in enumerate(lines.items()):
-            y = BASE + 44 + 19 * row
-            body.append(text(left + PANEL / 2, y, shown, data_part=f"{name}-{column}"))
+        for row, (name, number) in enumerate(numbers.items(), start=2):
+            x, y = left + PANEL / 2, BASE + 26 + 19 * row
+            body.append(text(x, y, f"{number:.2f}", data_part=f"{name}-{column}"))
     return "".join(body)
 
 
@@ -195,8 +202,8 @@ def scaling_explorer(
     columns = product(DIVISORS.values(), ("std", "largest", "Σa²", "entropy"))
     return MovingDrawing.from_frames(
         frames,
-        3 * STEP + 16,
-        BASE + 112,
+        LEFT + 3 * STEP,
+        BASE + 134,
         controls=(Control("d_k", "dₖ", tuple(map(str, d_ks)), list(d_ks).index(start)),),
         labels=labels,
         table=[["dₖ", *(f"{divisor}: {name}" for divisor, name in columns)], *rows],

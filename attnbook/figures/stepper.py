@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import product
 from math import sqrt
 
 import numpy as np
@@ -24,22 +24,27 @@ STEPS = (
     ("shares", "each value multiplied by its weight: a v"),
     ("output", "the shares added up: the output o"),
 )
-# Column title, width, the step from which its numbers are there, and their name as parts.
-COLUMNS = (
-    ("token", 48.0, 0, ""),
-    ("key k", 82.0, 0, ""),
-    ("q·k", 54.0, 1, "raw"),
-    ("÷ √dₖ", 54.0, 2, "score"),
-    ("exp", 48.0, 3, "exp"),
-    ("weight a", 64.0, 4, "weight"),
-    ("value v", 88.0, 0, ""),
-    ("a v", 134.0, 5, "share"),
+# Column title, width, the step from which its numbers are there, and their name as parts: the table
+# of the weights, and below it that of the output.
+TABLES = (
+    (
+        ("token", 52.0, 0, ""),
+        ("key k", 84.0, 0, ""),
+        ("q·k", 58.0, 1, "raw"),
+        ("÷ √dₖ", 58.0, 2, "score"),
+        ("exp", 54.0, 3, "exp"),
+        ("weight a", 70.0, 4, "weight"),
+    ),
+    (("token", 52.0, 0, ""), ("value v", 140.0, 0, ""), ("a v", 184.0, 5, "share")),
 )
+COLUMNS = [column for table in TABLES for column in table]
 # The column that each step works in: the query against the keys, then one after the other.
-WORKS_IN = (1, 2, 3, 4, 5, 7, 7)
+WORKS_IN = (1, 2, 3, 4, 5, 8, 8)
 LEFT, TOP, ROW = 8.0, 74.0, 34.0
-EDGES = (LEFT + np.cumsum([0.0, *(width for _, width, *_ in COLUMNS)])).tolist()
-CENTRES = [(left + right) / 2 for left, right in pairwise(EDGES)]
+LEFTS = [
+    LEFT + sum(width for _, width, *_ in table[:i]) for table in TABLES for i in range(len(table))
+]
+RIGHT = LEFT + sum(width for _, width, *_ in TABLES[0])
 
 
 def _vector(entries: ArrayLike, digits: int | None = None) -> str:
@@ -51,29 +56,35 @@ def _vector(entries: ArrayLike, digits: int | None = None) -> str:
 
 def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, step: int) -> str:
     """Return the drawing of one step for one token: the table as far as it is computed."""
-    right, foot = EDGES[-1], TOP + ROW * len(table)
-    here = WORKS_IN[step]
+    n_tokens, here, first = len(table), WORKS_IN[step], len(TABLES[0])
+    # The top of each column's table, and the foot of both.
+    lower = TOP + ROW * (n_tokens + 2) + 6
+    tops = [TOP if column < first else lower for column in range(len(COLUMNS))]
+    feet = [top + ROW * n_tokens for top in (TOP, lower)]
     body = [
         text(LEFT, 22, f"“{token}” asks with q = {query}", text_anchor="start", font_weight="600",
              font_size=15, data_part="query"),
-        rect(EDGES[here], TOP - 28, COLUMNS[here][1], ROW * len(table) + 34, "orange", rx=4,
+        rect(LEFTS[here], tops[here] - 28, COLUMNS[here][1], ROW * n_tokens + 34, "orange", rx=4,
              fill_opacity=0.12, stroke="orange", data_part="here"),
     ]  # fmt: skip
-    body += [axis_title(x, TOP - 10, name) for x, (name, *_) in zip(CENTRES, COLUMNS, strict=True)]
-    for j, row in enumerate(table):
-        y = TOP + ROW * j
-        body.append(line(LEFT, y, right, y, "grid"))
-        for x, (title, _, since, name), shown in zip(CENTRES, COLUMNS, row, strict=True):
+    for y in (TOP, lower):
+        body += [line(LEFT, y + ROW * j, RIGHT, y + ROW * j, "grid") for j in range(n_tokens)]
+        body.append(line(LEFT, y + ROW * n_tokens, RIGHT, y + ROW * n_tokens, "muted"))
+    for c, ((title, width, since, name), x, top) in enumerate(
+        zip(COLUMNS, LEFTS, tops, strict=True)
+    ):
+        body.append(axis_title(x + width / 2, top - 10, title))
+        for j, row in enumerate(table):
             look = {"font_weight": "600"} if title == "token" else {}
             look |= {"data_part": f"{name}-{j}"} if name else {}
-            body.append(text(x, y + 22, shown if step >= since else "…", **look))
+            shown = row[c] if step >= since else "…"
+            body.append(text(x + width / 2, top + ROW * j + 22, shown, **look))
     body += [
-        line(LEFT, foot, right, foot, "muted"),
-        text(CENTRES[5], foot + 22, "Σ a = 1.000" if step >= 4 else "", data_part="sum-weights",
+        text(RIGHT - 35, feet[0] + 22, "Σ a = 1.000" if step >= 4 else "", data_part="sum-weights",
              fill="muted"),
-        text(right, foot + 22, f"o = {output if step == 6 else '…'}", text_anchor="end",
+        text(RIGHT, feet[1] + 22, f"o = {output if step == 6 else '…'}", text_anchor="end",
              font_weight="600", data_part="output"),
-        text(LEFT, foot + ROW + 18, f"{step + 1}. {STEPS[step][1]}", text_anchor="start",
+        text(LEFT, feet[1] + ROW + 18, f"{step + 1}. {STEPS[step][1]}", text_anchor="start",
              data_part="step"),
     ]  # fmt: skip
     return "".join(body)
@@ -105,7 +116,7 @@ def attention_stepper(
     tables = [
         [
             (tokens[j], _vector(keys[j]), _show(raw_scores[t, j]), _show(scores[t, j]),
-             _show(np.exp(scores[t, j])), _show(weights[t, j], 3), _vector(values[j]),
+             _show(np.exp(scores[t, j])), _show(weights[t, j], 3), tokens[j], _vector(values[j]),
              _vector(weights[t, j] * values[j], 2))
             for j in range(n_tokens)
         ]
@@ -117,15 +128,15 @@ def attention_stepper(
         told = f"Attention of “{tokens[t]}”, step {step + 1} of {len(STEPS)}: {STEPS[step][1]}."
         labels.append(f"{told} {_told(step, tables[t], outputs[t])}")
     rows = [
-        (tokens[t], row[0], *row[2:6], row[7], outputs[t])
+        (tokens[t], row[0], *row[2:6], row[8], outputs[t])
         for t in range(n_tokens)
         for row in tables[t]
     ]
     last = len(STEPS) - 1  # so that the picture is complete where no script runs
     return MovingDrawing.from_frames(
         frames,
-        EDGES[-1] + LEFT,
-        TOP + ROW * (n_tokens + 1) + 30,
+        RIGHT + LEFT,
+        TOP + ROW * (2 * n_tokens + 3) + 36,
         controls=(
             Control("token", "token", tuple(tokens)),
             Control("step", "step", tuple(name for name, _ in STEPS), last),

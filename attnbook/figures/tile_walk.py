@@ -17,7 +17,7 @@ KINDS = ("all keys", "causal")
 COLUMNS = ("m", "ℓ", "õ", "o")
 # The queries and keys of each tile, row by row, by its place among the tiles.
 Tiles = dict[tuple[int, int], tuple[slice, slice]]
-CELL, LEFT, TOP, COLUMN = 38.0, 46.0, 82.0, 54.0
+CELL, LEFT, TOP, COLUMN = 36.0, 46.0, 82.0, 51.0
 
 
 class Step(NamedTuple):

@@ -52,7 +52,7 @@ class Arrays:
         return numbers, result.dtype.name
 
     def shares(self, result: Array, own: Array) -> bool:
-        """Say whether a result lies in the memory of an argument, or cannot be written to."""
+        """Return whether a result lies in the memory of an argument, or cannot be written to."""
         return bool(np.shares_memory(result, own)) or not result.flags.writeable
 
     def peer(self, asked: Asked) -> Array:

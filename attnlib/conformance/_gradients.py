@@ -29,7 +29,7 @@ from attnlib.conformance._case import (
     some,
 )
 from attnlib.conformance._layouts import LAYOUTS, expanded
-from attnlib.conformance._numbers import EMPTY_AXES, EMPTY_ROWS, alike
+from attnlib.conformance._numbers import EMPTY_AXES, EMPTY_ROWS, alike, removed
 from attnlib.conformance._values import LEADING, LENGTHS, MASK_SHAPES, large_scores, with_mask
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
@@ -91,7 +91,7 @@ def gradients() -> Iterator[Case]:
         yield case(f"NaN in one number of the {where} comes out", _spoilt(where), "numbers")
     for bad in (np.nan, np.inf):
         name = f"{bad} in keys and values that are removed changes nothing"
-        yield case(name, _removed(bad), "masks", "numbers")
+        yield case(name, removed(bad), "masks", "numbers")
     yield from _masked()
     yield from _by_place()
     yield from _laid_out()
@@ -102,19 +102,6 @@ def _spoilt(where: str) -> Ask:
         given = alike(dtype)
         given[where].numbers[0, 1, 3, 2] = np.nan
         return Asked(given)
-
-    return ask
-
-
-def _removed(bad: float) -> Ask:
-    def ask(dtype: str) -> Asked:
-        given = alike(dtype)
-        clean = {name: own.numbers.copy() for name, own in given.items()}
-        for name in ("key", "value"):
-            given[name].numbers[..., [2, 6], :] = bad
-        kept = np.ones((L, S), dtype=bool)
-        kept[:, [2, 6]] = False
-        return Asked(given | {"attn_mask": Given(kept, "bool")}, meant=clean)
 
     return ask
 

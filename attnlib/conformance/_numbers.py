@@ -79,7 +79,7 @@ def numbers() -> Iterator[Case]:
     for bad, additive in product((np.nan, np.inf, -np.inf), (False, True)):
         kind = "floating" if additive else "boolean"
         name = f"{bad} in keys and values that a {kind} mask removes changes nothing"
-        yield Case("numbers", name, _removed(bad, additive), ("masks",))
+        yield Case("numbers", name, removed(bad, additive), ("masks",))
     name = "NaN in a key of the future changes nothing in the past"
     yield Case("numbers", name, _future, ("causal",))
     name = "NaN in a query row whose keys are all removed gives zeros"
@@ -112,7 +112,9 @@ def _spoilt(where: str, bad: float) -> Ask:
     return ask
 
 
-def _removed(bad: float, additive: bool) -> Ask:
+def removed(bad: float, additive: bool = False) -> Ask:
+    """Return what asks that NaN or ∞ in removed keys and values changes nothing."""
+
     def ask(dtype: str) -> Asked:
         given = alike(dtype)
         clean = {name: own.numbers.copy() for name, own in given.items()}

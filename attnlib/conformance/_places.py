@@ -35,7 +35,7 @@ GROUPED = {"enable_gqa": True}
 
 
 def no_row_is_empty(n_queries: int, n_keys: int, options: dict[str, Any]) -> bool:
-    """Say whether every query sees a key; what gives empty rows is for the topic empty."""
+    """Return whether every query sees a key; what gives empty rows is for the topic empty."""
     part = seen(n_queries, n_keys, **options)
     return part is None or bool(part.any(axis=-1).all())
 

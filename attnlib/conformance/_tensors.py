@@ -61,7 +61,7 @@ class Tensors:
         return _wide(result), str(result.dtype).removeprefix("torch.")
 
     def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
-        """Say whether a result lies in the memory of an argument."""
+        """Return whether a result lies in the memory of an argument."""
         places = [x.untyped_storage().data_ptr() for x in (result, own)]
         return places[0] == places[1] != 0
 

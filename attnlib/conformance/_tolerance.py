@@ -92,7 +92,7 @@ def gradient_sizes(
         dQ = scale · dS K    dK = scale · dSᵀ Q    dM = dS    dV = Aᵀ dO
 
     |dP| ≤ ‖dO‖‖V‖, so in a row Σ|dS| ≤ 2 ‖dO‖‖V‖ + |dL|. The factors of dS are off by the error
-    w of a weight, three times, by 2 E_v products and by S sums. What gathers n terms, see
+    w of a weight, three times, by 2 d_v products and by S sums. What gathers n terms, see
     `gathered_rows`, is off by n times as much, and by n more for adding them up.
     """
     w = lse_size(query, key, attn_mask, scale)
@@ -139,8 +139,8 @@ def row_sum_sizes(
 ) -> dict[str, float]:
     """Return the number of ε of float32 that D may bring where plain attention brings nothing.
 
-    A kernel may take the row sums of A ∘ dP as D = rowsum(dO ∘ O). Both are sums of E_v products
-    of float32, so that dP - D is off by 2 E_v ε ‖dO‖‖V‖ even where it is 0, as in a row with one
+    A kernel may take the row sums of A ∘ dP as D = rowsum(dO ∘ O). Both are sums of d_v products
+    of float32, so that dP - D is off by 2 d_v ε ‖dO‖‖V‖ even where it is 0, as in a row with one
     key. There plain attention in half precision happens to be exact.
     """
     row = 2 * value.shape[-1] * _longest(upstream) * _longest(value)

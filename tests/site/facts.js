@@ -67,14 +67,9 @@ async () => {
       .filter((icon) => icon.checkVisibility() && getComputedStyle(icon).maskImage === "none")
       .map((icon) => icon.className),
     scrollWidth: document.documentElement.scrollWidth,
-    unreachable: [...document.querySelectorAll(".math-scroll, .attn-figure, .attn-drawing, article pre")]
+    unreachable: [...document.querySelectorAll(".math-scroll, article pre")]
       .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0
         && shown(box) && getComputedStyle(box).overflowX !== "visible")
-      .map((box) => box.textContent.slice(0, 60)),
-    unshaded: [...document.querySelectorAll(".math-scroll, .attn-figure, .attn-drawing")]
-      .filter((box) => box.scrollWidth > box.clientWidth + 1 && shown(box)
-        && getComputedStyle(box).overflowX !== "visible"
-        && !getComputedStyle(box).backgroundImage.includes("gradient"))
       .map((box) => box.textContent.slice(0, 60)),
     lost: lost.map((kept) => kept.textContent),
     shift,

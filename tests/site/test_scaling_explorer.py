@@ -37,10 +37,10 @@ def assert_shows(figure: Any, d_k: int) -> None:
     for column, (rule, divisor) in enumerate(experiments.RULES.items()):
         weights = softmax(raw_scores / divisor(d_k))
         assert np.allclose(bar_weights(figure, column), weights, rtol=0, atol=1.01 * HALF_A_STEP)
-        assert shown(figure, f"std-{column}") == f"std of scores {means[rule].score_std:.2f}"
-        assert shown(figure, f"largest-{column}") == f"largest weight {means[rule].largest:.2f}"
-        assert shown(figure, f"squares-{column}") == f"Σa² {means[rule].sum_of_squares:.2f}"
-        assert shown(figure, f"entropy-{column}") == f"entropy / log 8: {means[rule].entropy:.2f}"
+        assert shown(figure, f"std-{column}") == f"{means[rule].score_std:.2f}"
+        assert shown(figure, f"largest-{column}") == f"{means[rule].largest:.2f}"
+        assert shown(figure, f"squares-{column}") == f"{means[rule].sum_of_squares:.2f}"
+        assert shown(figure, f"entropy-{column}") == f"{means[rule].entropy:.2f}"
     assert figure.locator("output").text_content() == str(d_k)
     assert figure.locator("input").get_attribute("aria-valuetext") == str(d_k)
     assert f"at d_k = {d_k};" in str(figure.locator("svg").get_attribute("aria-label"))

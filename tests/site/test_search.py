@@ -1,0 +1,64 @@
+"""The search finds what people type: names, abbreviations and questions, among the first three."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.site.conftest import OpenPage
+
+# What somebody types, and the page that has to be among the first three.
+TYPED = {
+    "query key value": "01_lookup",
+    "dot product": "02_scores",
+    "logits": "02_scores",
+    "why sqrt d_k": "03_scaling",
+    "variance": "03_scaling",
+    "vanishing gradient": "03_scaling",
+    "temperature": "04_softmax",
+    "numerical stability": "04_softmax",
+    "log-sum-exp": "04_softmax",
+    "Jacobian": "04_softmax",
+    "attention is all you need": "05_output",
+    "causal mask": "07_masks",
+    "padding mask": "07_masks",
+    "sliding window": "masks",
+    "GQA": "08_heads",
+    "grouped query attention": "08_heads",
+    "multi-query attention": "08_heads",
+    "multi-head attention": "08_heads",
+    "RoPE": "09_order",
+    "positional encoding": "09_order",
+    "sinusoidal": "09_order",
+    "bf16": "10_torch",
+    "mixed precision": "10_torch",
+    "autograd": "10_torch",
+    "complexity": "11_quadratic_cost",
+    "quadratic memory": "11_quadratic_cost",
+    "flash attention": "12_online_softmax",
+    "online softmax": "12_online_softmax",
+    "recomputation": "13_blockwise_backward",
+    "backward pass": "13_blockwise_backward",
+    "SRAM": "14_fused_kernel",
+    "Triton kernel": "14_fused_kernel",
+    "roofline": "14_fused_kernel",
+    "arithmetic intensity": "14_fused_kernel",
+    "test my kernel": "conformance",
+}
+
+
+@pytest.mark.slow
+def test_what_people_type_leads_to_where_it_is_explained(open_page: OpenPage) -> None:
+    said, missed = re.compile("found|did not match"), {}
+    visit = open_page("search?q=softmax")
+    results = visit.page.locator("#search-results")
+    for typed, page in TYPED.items():
+        visit.page.goto(f"{visit.page.url.partition('?')[0]}?q={typed}")
+        results.filter(has_text=said).wait_for(timeout=10_000)
+        links = results.locator("ul.search > li > a").evaluate_all("all => all.map(a => a.href)")
+        names = [re.sub(r".*/|\.html.*", "", address) for address in links]
+        if page not in (first := list(dict.fromkeys(names))[:3]):
+            missed[typed] = first
+    assert missed == {}
+    assert visit.problems == [] and visit.foreign == []
