@@ -30,8 +30,10 @@ COPIED = (
     "tools/lighthouse/package.json",
     "tools/lighthouse/package-lock.json",
 )
-EMPTY = ("_config.yml", "_toc.yml", "index.md", "references.bib")
-FOLDERS = ("_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "reference")
+EMPTY = ("_config.yml", "_toc.yml", "index.md", "references.bib", "tests/mistakes.txt")
+FOLDERS = (
+    "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "reference", "tests",
+)  # fmt: skip
 
 STAND_IN = """#!/bin/sh
 called="${0##*/} $*"
