@@ -41,7 +41,7 @@ def name_of_table(table: nodes.table) -> str:
 
 
 def name_tables(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Return each table that has no caption one that is heard and not seen."""
+    """Add to each table without a caption one that is heard and not seen."""
     for table in doctree.findall(nodes.table):
         if table.next_node(nodes.title) is None:
             caption = f'<caption class="book-heard">{escape(name_of_table(table))}</caption>'

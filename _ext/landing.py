@@ -163,7 +163,7 @@ class Ladder(SphinxDirective):
 
 
 def find_ways(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Return each link its address and its chapter's number."""
+    """Set the address of each link and its chapter's number."""
     for link in doctree.findall(way):
         link["address"] = app.builder.get_relative_uri(docname, link["page"])
         numbers = app.env.toc_secnumbers.get(link["page"], {}).get("", ())

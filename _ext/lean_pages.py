@@ -157,7 +157,7 @@ def describe(doctree: nodes.document) -> str:
 def name_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Return each page a title in plain words and, unless its author wrote one, a description."""
+    """Set for each page a title in plain words and, unless its author wrote one, a description."""
     if pagename in app.env.titles:
         number = app.env.toc_secnumbers.get(pagename, {}).get("", ())
         dotted = "".join(f"{part}. " for part in number[:1])

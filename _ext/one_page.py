@@ -73,7 +73,7 @@ def anchor(uri: str, page: str) -> str:
 
 
 def make_own(tree: nodes.Element, page: str) -> None:
-    """Return every id of a page, and every link to one, the page's prefix."""
+    """Put the page's prefix before every id of a page, and into every link to one."""
     own = prefix(page)
     for node in tree.findall(nodes.Element):
         for several in ("ids", "backrefs"):

@@ -136,7 +136,7 @@ def address(app: Sphinx, pagename: str) -> str:
 def add_tags(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Return a page its address and its Open Graph tags, and draw its card."""
+    """Add a page's address and its Open Graph tags, and draw its card."""
     if app.builder.name != "html":
         return
     context["pageurl"] = address(app, pagename)

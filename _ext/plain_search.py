@@ -46,7 +46,7 @@ def add_script(
 
 
 def add_terms(app: Sphinx, doctree: nodes.document) -> None:
-    """Return a page the entries of the index that lead to it."""
+    """Add to a page the entries of the index that lead to it."""
     for place, terms in app.config.search_terms.items():
         page, _, section = place.partition("#")
         if page != app.env.docname:

@@ -5,10 +5,12 @@ the shapes of its results without running it. The transforms of torch.func (`gra
 `vmap`) do not take the gradients of an operator, so they get the same as an autograd function.
 
 The results are `Results`: the output, the log-sum-exp, and what the backward needs of each row.
+`headroom_of` keeps the sums of their forwards finite.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -72,6 +74,29 @@ def _gradients_like(
         for x, need in zip((query, key, value, attn_mask), needed, strict=True)
     )
     return first, second, third, fourth
+
+
+def largest(x: Tensor) -> float:
+    """Return the largest absolute value, 0 for none, NaN if there is one."""
+    if not x.numel():
+        return 0.0
+    low, high = torch.aminmax(x)
+    return max(-float(low), float(high))
+
+
+def headroom_of(value: Tensor, dtype: torch.dtype, unit: float) -> Operand:
+    """Return what to subtract from all exponents, so that S values can be added up in this dtype.
+
+    The exponents are in units of `unit`. All weights are then smaller by one factor, which cancels
+    in o / ℓ. None stands for 0, which it is unless values lie within a factor 2 S of the largest
+    number. On a GPU it is always a tensor, because to decide would be to wait for the GPU.
+    """
+    n_keys = max(1, value.shape[-2])  # a band may leave none
+    limit = torch.finfo(dtype).max / (2 * n_keys)
+    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
+        return None
+    room = math.ceil(math.log(2 * n_keys) / unit)
+    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
 class Operator:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attnlib._checks import Band, blocks
 from attnlib._torch_door import zero_unseen
-from attnlib._torch_operators import Operand
+from attnlib._torch_operators import Operand, largest
 
 
 def heads(
@@ -70,14 +70,6 @@ def sizes(
     return block_q, block_k, max(least, room // (block_q * block_k))
 
 
-def largest(x: Tensor) -> float:
-    """Return the largest absolute value, 0 for none, NaN if there is one."""
-    if not x.numel():
-        return 0.0
-    low, high = torch.aminmax(x)
-    return max(-float(low), float(high))
-
-
 def grouped(
     group: int, query: Operand, key: Operand, value: Operand, *others: Operand
 ) -> list[Operand]:
@@ -92,21 +84,6 @@ def grouped(
 
     shared = (x if x is None else x.unsqueeze(-3) for x in (key, value))
     return [split(query), *shared, *map(split, others)]
-
-
-def headroom_of(value: Tensor, dtype: torch.dtype, unit: float) -> Operand:
-    """Return what to subtract from all exponents, so that S values can be added up in this dtype.
-
-    All weights are then smaller by one factor, which cancels in o / ℓ. None stands for 0, which
-    it is unless values lie within a factor 2 S of the largest number. On a GPU it is always a
-    tensor, because to decide would be to wait for the GPU.
-    """
-    n_keys = max(1, value.shape[-2])
-    limit = torch.finfo(dtype).max / (2 * n_keys)
-    room = math.ceil(math.log(2 * n_keys) / unit)
-    if value.device.type == "cpu" and not largest(value) > limit:
-        return None
-    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
 class Tiles:

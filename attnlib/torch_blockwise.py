@@ -33,8 +33,16 @@ from torch import Tensor
 
 from attnlib._checks import FARTHEST, Band, blocks, checked_count, checked_scale
 from attnlib._torch_door import Call, attention, computing_dtype
-from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder, results_like
-from attnlib._torch_tiles import Tiles, cut, grouped, headroom_of, heads, sizes
+from attnlib._torch_operators import (
+    Four,
+    Operand,
+    Operator,
+    Results,
+    headroom_of,
+    placeholder,
+    results_like,
+)
+from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 
 
 def _attend(

@@ -17,7 +17,7 @@ Wrong = Iterable[tuple[str, Any]]
 
 
 def close(left: Any, right: Any, rtol: float = 1e-9) -> bool:
-    """Say whether two results are one. NaN is NaN, in the same places."""
+    """Return whether two results are one. NaN is NaN, in the same places."""
     left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
     same = left.shape == right.shape
     return same and bool(np.allclose(left, right, rtol=rtol, atol=1e-11, equal_nan=True))

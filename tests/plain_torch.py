@@ -16,6 +16,8 @@ from rungs import array, tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from attnlib.conformance._tensors import plain_scores
+
 Array = NDArray[Any]
 
 
@@ -44,27 +46,18 @@ def attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the formula as anybody would write it, every step in the inputs' dtype, and the lse.
 
-    A row without keys is made a row of zeros before the softmax, and the result is put in after
-    it. `noise` is what dropout multiplies the weights by.
+    `noise` is what dropout multiplies the weights by.
     """
-    n_features = query.shape[-1]
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         heads = [h // group for h in range(query.shape[-3])]
         key, value = key[..., heads, :, :], value[..., heads, :, :]
-    if scale is None:
-        scale = n_features**-0.5 if n_features else 1.0
-    scores = query @ key.transpose(-1, -2) * scale
     if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if attn_mask is not None:
-        part = attn_mask
-        if attn_mask.dtype != torch.bool:
-            part = attn_mask != -math.inf
-            scores = scores + attn_mask.to(scores.dtype)
-        scores = torch.where(part, scores, torch.full_like(scores, -math.inf))
-    empty = (scores == -math.inf).all(dim=-1, keepdim=True)
-    scores = scores.masked_fill(empty, 0)
+        shape = query.shape[-2], key.shape[-2]
+        attn_mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril()
+    if scale is None:  # not by the package, whose own default is under test
+        scale = query.shape[-1] ** -0.5 if query.shape[-1] else 1.0
+    scores, empty = plain_scores(query, key, attn_mask, scale)
     weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0)
     lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
     output = (weights if noise is None else weights * noise) @ value

@@ -62,7 +62,7 @@ def asked() -> Iterator[Any]:
                 yield pytest.param(rung, same, case.dtype, id=f"{rung}-{case}")
 
 
-class Asked:
+class Remembering:
     """A rung, as `judge` calls it; it keeps its log-sum-exp, and what it was given."""
 
     def __init__(self, rung: Rung, *, with_lse: bool) -> None:
@@ -118,7 +118,7 @@ def test_a_case(rung: Rung, case: Case, dtype: str) -> None:
         return
     has_lse = call.upstream is None
     case, truth = with_truth(case) if has_lse else (case, None)
-    attend = Asked(rung, with_lse=has_lse)
+    attend = Remembering(rung, with_lse=has_lse)
     result = judge(case, attend, hands)
     assert result.passed, str(result)
     assert attend.modified() == []

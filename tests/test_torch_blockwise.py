@@ -25,6 +25,7 @@ from torch import Tensor
 from attnlib import numpy_tokenwise, torch_dense
 from attnlib._checks import Band
 from attnlib._torch_door import computing_dtype
+from attnlib._torch_operators import headroom_of
 from attnlib._torch_tiles import cut, heads, sizes
 from attnlib.torch_blockwise import (
     _operator,
@@ -579,3 +580,14 @@ def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
     short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
     assert sizes(short, on_gpu, Band(right=0), 0, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]
     assert sizes(on_gpu, on_gpu, Band(), 5000, 5000) == (5000, 5000, 1)  # type: ignore[arg-type]
+
+
+def test_room_is_made_for_values_near_the_largest_number_alone() -> None:
+    least = torch.finfo(torch.float32).max / 4  # for two keys
+    for device in ("cpu", "meta"):  # meta looks at nothing, as a GPU does
+        assert headroom_of(torch.empty(2, 0, device=device), torch.float32, 1.0) is None
+        assert headroom_of(torch.empty(0, 2, device=device), torch.float32, 1.0) is None
+    assert headroom_of(torch.full((2, 1), least), torch.float32, math.log(2)) is None
+    room = headroom_of(torch.full((2, 1), 1.1 * least), torch.float32, math.log(2))
+    assert room is not None and room.item() == 2
+    assert headroom_of(torch.empty(2, 1, device="meta"), torch.float32, 1.0) is not None

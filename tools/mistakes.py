@@ -113,7 +113,7 @@ def _entry(heading: str, line: str, lines: Sequence[str], before: Sequence[Mista
 
 
 def _ids(name: str, rungs: Sequence[str]) -> Iterator[str]:
-    """Give the ids of test_name[case,case], for each rung where there are any."""
+    """Yield the ids of test_name[case,case], for each rung where there are any."""
     function, _, cases = name.rstrip("]").partition("[")
     if "::" not in function:
         for file in Path("tests").glob("test_mistakes*.py"):
@@ -224,7 +224,7 @@ def work(mistake: Mistake, folder: Path) -> None:
 
 
 def each(mistakes: Sequence[Mistake], jobs: int) -> Iterator[tuple[Mistake, str, str]]:
-    """Make each mistake in a fork, and give what came of it, in the order of their ends."""
+    """Make each mistake in a fork, and yield what came of it, in the order of their ends."""
     context = multiprocessing.get_context("fork")
     waiting = list(enumerate(mistakes))[::-1]
     running: dict[Any, Any] = {}
@@ -273,7 +273,7 @@ def unchanged(mistakes: Sequence[Mistake]) -> list[Mistake]:
 
 
 def report(mistakes: Sequence[Mistake], jobs: int) -> int:
-    """Make each mistake, say what came of it, and give the exit status."""
+    """Make each mistake, say what came of it, and return the exit status."""
     begin = time.monotonic()
     for mistake, found, seen in each(unchanged(mistakes), jobs):
         who = set(mistake.chapters or mistake.tests)
@@ -305,7 +305,7 @@ def prepare() -> None:
 
 
 def has_triton() -> bool:
-    """Say whether Triton is installed, which it is not on every system."""
+    """Return whether Triton is installed, which it is not on every system."""
     return importlib.util.find_spec("triton") is not None
 
 

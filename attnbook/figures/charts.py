@@ -55,7 +55,7 @@ def canvas(height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes
 
 
 def powers_axis(axes: Axes, values: Sequence[int], n_panels: int = 1) -> None:
-    """Return a logarithmic horizontal axis with a tick at each value and none between."""
+    """Make the horizontal axis logarithmic, with a tick at each value and none between."""
     axes.set_xscale("log", base=2)
     ticks(axes, values, np.log2(values), n_panels)
     axes.minorticks_off()

@@ -73,11 +73,8 @@ def _output(asked: Asked, attention: Any, hands: Any) -> None:
     bound = _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
     _compare("", got, truth, bound)
     if asked.watched:
+        _untouched(own, before, hands)
         for name, argument in own.items():
-            if hands.bits(argument) != before[name]:
-                raise WrongResultError(
-                    f"expected inputs that are left as they are, but {name} was modified"
-                )
             if hands.shares(result, argument):
                 raise WrongResultError(
                     f"expected a result of its own, but it lies in the memory of {name}"
@@ -113,7 +110,13 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
             floor=floors[name] * _tolerance.epsilon("float32"),
         )
         _compare(f"the gradient of {name}: ", got, truth[name], bound)
-    for name, argument in everything.items() if asked.watched else ():
+    if asked.watched:
+        _untouched(everything, before, hands)
+
+
+def _untouched(arguments: dict[str, Any], before: dict[str, bytes], hands: Any) -> None:
+    """Require arguments that hold what they held before the call."""
+    for name, argument in arguments.items():
         if hands.bits(argument) != before[name]:
             raise WrongResultError(
                 f"expected inputs that are left as they are, but {name} was modified"

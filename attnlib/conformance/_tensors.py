@@ -121,10 +121,20 @@ def plain(
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Return the formula as anybody would write it, every step in the inputs' dtype.
+    """Return the formula as anybody would write it, every step in the inputs' dtype."""
+    scores, empty = plain_scores(query, key, attn_mask, scale)
+    return torch.softmax(scores, dim=-1).masked_fill(empty, 0) @ value
 
-    A row without keys is made a row of zeros before the softmax, and its result is put in after
-    it, so that its gradients are 0.
+
+def plain_scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scores after the mask, and the rows without keys, whose scores are 0.
+
+    The weights of such a row are put in after the softmax, so that its gradients are 0.
     """
     scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
     if attn_mask is not None:
@@ -134,5 +144,4 @@ def plain(
             scores = scores + attn_mask.to(scores.dtype)
         scores = torch.where(part, scores, torch.full_like(scores, -math.inf))
     empty = (scores == -math.inf).all(dim=-1, keepdim=True)
-    scores = scores.masked_fill(empty, 0)
-    return torch.softmax(scores, dim=-1).masked_fill(empty, 0) @ value
+    return scores.masked_fill(empty, 0), empty

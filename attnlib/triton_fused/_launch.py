@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnlib._checks import Band
-from attnlib._torch_operators import Operand, Results
+from attnlib._torch_operators import Operand, Results, headroom_of
 from attnlib.triton_fused._backward import Gradients, Rows, row_sums
 from attnlib.triton_fused._forward import Outputs
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
@@ -145,20 +145,6 @@ def _arguments(
     }  # fmt: skip
 
 
-def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
-    """Return the power of 2 by which all weights must be smaller, so that S values add up to less
-    than the largest number: 0, unless values lie within a factor 2 S of it.
-
-    It stays on the device. float16 is added up in float32, which has room enough.
-    """
-    if value.dtype == torch.float16:
-        return None
-    n_keys = max(1, value.shape[-2])  # a band may leave none
-    limit, room = torch.finfo(dtype).max / (2 * n_keys), math.ceil(math.log2(2 * n_keys))
-    largest = value.abs().amax() if value.numel() else value.new_zeros(())
-    return torch.where(largest > limit, room, 0).to(dtype)
-
-
 def _level_all(operands: Operands, batch: Sequence[int], group: int) -> list[Operand]:
     """Expand the operands' leading dimensions to those of the result."""
     query, key, value, mask = operands
@@ -187,7 +173,9 @@ def attend(operands: Operands, results: Results, scale: float, band: Band, group
         *(_level(x[..., None], batch) for x in (lse, shift, log2_sum)),
     ]  # fmt: skip
     start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
-    headroom = _headroom(operands.value[..., start:end, :], lse.dtype)
+    value, headroom = operands.value[..., start:end, :], None
+    if value.dtype != torch.float16:  # which is added up in float32, with room enough
+        headroom = headroom_of(value, lse.dtype, math.log(2))
     with _ready(operands.query.device):
         for q, k, v, mask, o, lost_part, *sums in _walk(levelled):
             FORWARD(
