@@ -132,7 +132,7 @@ portable: $(ENVIRONMENT) ## run the notebooks and figures as older CPUs would, a
 
 # What it finds it keeps in .hypothesis/, and tries first the next time.
 fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)
-	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/test_fuzz.py tests/test_properties.py \
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/attnlib/test_fuzz.py tests/attnlib/test_properties.py \
 	  $(WORKERS) $(PYTEST_ARGS)
 
 coverage: $(ENVIRONMENT) ## say which lines of the packages the unit tests run, and which the notebooks
@@ -162,7 +162,7 @@ notebooks: $(ENVIRONMENT) ## run the notebooks in place and normalise them (NOTE
 	@$(BIN)/python -m tools.notebooks execute $(NOTEBOOKS)
 
 images: $(ENVIRONMENT) ## store the figures' reference images again, then look at the diff
-	@$(BIN)/python -m pytest tests/test_figures.py --update-images
+	@$(BIN)/python -m pytest tests/attnbook/test_figures.py --update-images
 
 # On every core, as a user would: the notebooks' one thread is for equal digits, not for time.
 bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
@@ -183,7 +183,7 @@ latest: ## check everything on the newest versions of what the notebooks run on
 	@$(MAKE) --no-print-directory _build/latest/.folder VENV=_build/latest
 	@_build/latest/bin/python -m tools.latest > _build/latest.txt
 	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
-	  PYTEST_ARGS="--nbval-sanitize-with tests/newer_matplotlib.cfg $(PYTEST_ARGS)"
+	  PYTEST_ARGS="--nbval-sanitize-with tests/attnbook/newer_matplotlib.cfg $(PYTEST_ARGS)"
 
 links: $(ENVIRONMENT) ## ask every other site that the book links to
 	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \

@@ -13,4 +13,5 @@ if not torch.cuda.is_available():
 
 # There is no Triton but for Linux.
 if importlib.util.find_spec("triton") is None:
-    collect_ignore_glob = ["attnlib/triton_fused/*", "tests/test_triton_*.py", "chapters/14_*"]
+    kernels = ("attnlib/triton_fused/*", "tests/attnlib/test_triton_*.py", "chapters/14_*")
+    collect_ignore_glob = list(kernels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
-
-# Helpers such as tolerance.py lie beside the tests, and are no part of any package.
-sys.path.insert(0, str(Path(__file__).parent))
-
 from pictures import without
+from xdist.scheduler import LoadScopeScheduling
 
 # The same examples on every run, and no verdict that hangs on the speed of the machine.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=60)

@@ -23,7 +23,7 @@ from tools.notebooks import executed, read
 from tools.set_repository import ROOT
 
 FOLDER = ROOT / "_build" / "coverage"
-UNIT_TESTS = ["pytest", "tests", "--ignore=tests/site", "--ignore=tests/notebooks", "-q"]
+UNIT_TESTS = ["pytest", "tests", "--ignore=tests/site", "--ignore=tests/chapters", "-q"]
 NOTEBOOKS = ["tools.covered", "--notebooks"]
 PACKAGES = ("attnlib", "attnbook")
 DRAWINGS = "attnbook/figures"

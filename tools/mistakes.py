@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TABLE = Path("tests/mistakes.txt")
+TESTS = Path("tests/attnlib")
 PACKAGES = ("attnlib", "attnbook")
 LIMIT = 300  # seconds for one mistake
 # What tests and chapters need, imported once before the processes are forked; attnlib is not.
@@ -116,16 +117,16 @@ def _ids(name: str, rungs: Sequence[str]) -> Iterator[str]:
     """Yield the ids of test_name[case,case], for each rung where there are any."""
     function, _, cases = name.rstrip("]").partition("[")
     if "::" not in function:
-        for file in Path("tests").glob("test_mistakes*.py"):
+        for file in TESTS.glob("test_mistakes*.py"):
             if f"def {function}(" in file.read_text(encoding="utf-8"):
                 function = f"{file.name}::{function}"
                 break
         else:
-            raise TableError(f"no tests/test_mistakes*.py has {function}")
+            raise TableError(f"no {TESTS}/test_mistakes*.py has {function}")
     for case in cases.split(","):
         for rung in rungs or [""]:
             joined = "-".join(part for part in (case, rung) if part)
-            yield f"tests/{function}" + (f"[{joined}]" if joined else "")
+            yield f"{TESTS}/{function}" + (f"[{joined}]" if joined else "")
 
 
 # -- one mistake, in a process of its own ----------------------------------------------------------
@@ -301,7 +302,7 @@ def prepare() -> None:
             importlib.import_module(name)
     importlib.import_module("torch").empty(1, device="meta").normal_()
     with contextlib.redirect_stdout(io.StringIO()):
-        run_tests(["tests/mistakes.py"])  # no tests: what pytest imports when it first runs
+        run_tests(["tests/helpers/mistakes.py"])  # no tests: what pytest imports when it first runs
 
 
 def has_triton() -> bool:

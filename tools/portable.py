@@ -31,9 +31,9 @@ from tools.set_repository import ROOT
 RUN = {
     "chapters": "chapters",
     "reference": "reference",
-    "figures": "tests/test_figures.py",
-    "experiments": "tests/test_experiments.py",
-    "examples": "tests/test_examples.py",
+    "figures": "tests/attnbook/test_figures.py",
+    "experiments": "tests/attnbook/test_experiments.py",
+    "examples": "tests/attnbook/test_examples.py",
 }
 PYTEST = ["pytest", "--nbval", "--nbval-current-env", "-m", "not slow", "-q", "--color=no"]
 

@@ -13,7 +13,7 @@ import pytest
 from attnlib import implementations
 from tools.mistakes import TABLE, TableError, first_of_each_chapter, read_table
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MISTAKES = read_table((ROOT / TABLE).read_text(encoding="utf-8"))
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="it forks after importing torch")
 
@@ -118,12 +118,12 @@ def test_a_mistake_may_change_several_places_and_lines(tmp_path: Path) -> None:
     )
     assert (one.words, one.chapters) == ("words: more", ("04_softmax",))
     assert one.edits == (("a\n    b", "c"), ("d", "e\n"))
-    assert one.tests == ("tests/test_mistakes_around.py::test_causal_masks",)
-    name = "tests/test_mistakes.py::test_causal_rows_begin_at_the_first_key"
+    assert one.tests == ("tests/attnlib/test_mistakes_around.py::test_causal_masks",)
+    name = "tests/attnlib/test_mistakes.py::test_causal_rows_begin_at_the_first_key"
     rungs = [f"{case}-{rung}" for case in "ab" for rung in ("numpy_dense", "torch_dense")]
     assert two.tests == tuple(f"{name}[{case}]" for case in rungs)
     assert three.edits == (("a", "c"),)
-    assert three.tests[0] == "tests/test_x.py::test_y[numpy_dense]"
+    assert three.tests[0] == "tests/attnlib/test_x.py::test_y[numpy_dense]"
     assert (four.file, four.tests) == (Path("chapters/04_softmax.ipynb"), ())
     (source := tmp_path / "x.py").write_text("x a\n    b y d")
     assert one.made_in(source) == "x c y e\n"

@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("triton", reason="triton is for Linux")
 
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
+COMPILE = ROOT / "tests" / "helpers" / "compiled_kernels.py"
 CASES = [
     "causal", "causal, atomic additions", "bottom-right", "window", "left bound", "boolean mask",
     "floating mask", "window and mask",
@@ -26,8 +27,8 @@ def test_kernels_compile_for_hopper(case: str) -> None:
     """Products run on the matrix units, tiles arrive in copies of 16 bytes, registers suffice."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, TESTS / "compiled_kernels.py", case], capture_output=True, text=True,
-        timeout=300, cwd=TESTS.parent, env=environment | {"PYTHONPATH": str(TESTS.parent)},
+        [sys.executable, COMPILE, case], capture_output=True, text=True,
+        timeout=300, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,8 +1,8 @@
 """Every drawing against its stored image, and its words, numbers and colours against its data.
 
-An image is an SVG in `tests/images/`. Words and structure are compared to the letter, places within
-what an eye can see: `pictures.py` says how. `make images` writes the images anew; look at them
-before you commit them.
+An image is an SVG in the folder `images` beside this file. Words and structure are compared to the
+letter, places within what an eye can see: `pictures.py` says how. `make images` writes the images
+anew; look at them before you commit them.
 """
 
 from __future__ import annotations

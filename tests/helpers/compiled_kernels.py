@@ -1,6 +1,6 @@
 """Compile the kernels of `triton_fused` for an H100 or H200 (sm_90), which needs no GPU.
 
-    python tests/compiled_kernels.py causal window ...
+    python tests/helpers/compiled_kernels.py causal window ...
 
 Run in a process of its own, without TRITON_INTERPRET. It prints one line of JSON for each kernel:
 how often PTX has the instructions that count, and the registers of a thread and what they spill.
