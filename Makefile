@@ -8,7 +8,8 @@ ONLY ?=
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
-WORKERS := --numprocesses auto --maxprocesses 4
+# A test that hangs for 600 seconds fails, and pytest says where it stood.
+WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -24,6 +24,7 @@ def make(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)
 @on_linux
 def test_every_mistake_is_noticed() -> None:
     """Of each chapter the first alone: a chapter takes a few seconds."""
