@@ -141,6 +141,8 @@ def test_a_step_that_succeeds_is_quiet() -> None:
         (PIP_MISSING, "that require a different python version", MISSING),
         (FULL_UNDER_A_TRACE, "No space left on device", FULL),
         (ODD, "error: the moon is in the wrong house", OTHER),
+        ("FileNotFoundError: [Errno 2] index.md", "index.md", OTHER),  # not npm's ENOTFOUND
+        ("npm error code ENOTFOUND", "ENOTFOUND", NETWORK),
         ("", "", OTHER),
     ],
 )
