@@ -132,7 +132,7 @@ slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on 
 
 coverage: $(ENVIRONMENT) ## fail if the unit tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -m "not slow" -q $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
