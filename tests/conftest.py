@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # The same examples on every run, and no verdict that hangs on the speed of the machine.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=60)
-# To look for what these do not show (make fuzz): other examples each time, and many.
+# To look for what these do not show (HYPOTHESIS_PROFILE=long): other examples each time, and many.
 settings.register_profile("long", deadline=None, max_examples=1500, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

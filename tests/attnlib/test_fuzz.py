@@ -3,7 +3,7 @@
 The tests say which of the two: `Call.refusals` and `definition` know what the contract says, and
 share no line with attnlib. Whatever comes out, no input is changed, and a warning is an error.
 
-`make fuzz` draws other and many more examples than `make test` does.
+With HYPOTHESIS_PROFILE=long it draws other and many more examples than in `make test`.
 """
 
 from __future__ import annotations

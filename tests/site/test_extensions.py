@@ -141,30 +141,6 @@ def test_an_unknown_script_is_a_warning(tmp_path: Path) -> None:
     assert "script is not known: copybutton.js" in said
 
 
-def test_a_stored_result_or_what_stands_in_its_place(tmp_path: Path) -> None:
-    page = tmp_path / "out" / "index.html"
-    text = ".. results:: blockwise means\n\n.. results:: nobody rates\n\n   None was *measured*."
-    status, said = build(tmp_path, text, "results_directive", katex=False)
-    assert status == 0 and "None was <em>measured</em>." in page.read_text(encoding="utf-8"), said
-    assert "geometric mean over" in page.read_text(encoding="utf-8")
-    _, said = build(tmp_path, ".. results:: nobody rates", "results_directive", katex=False)
-    assert "no result is named 'nobody'; there are blockwise" in said
-
-
-def test_rates_of_a_gpu_show_times_and_reasons() -> None:
-    results_directive = importlib.import_module("results_directive")
-    case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {"form": "triton_fused", "tflops": 300.4, "ratios": {"FLASH_ATTENTION": 1.25}}
-    rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
-    found = results_directive.rates({"peak_tflops": 600.8, "rows": rows})
-    words = [entry.astext() for entry in found.findall(nodes.entry)]
-    assert words[7] == "time by FLASH_ATTENTION's"
-    assert words[8:16] == [
-        "triton_fused", "1024", "64", "causal", "forward", "300", "50%", "1.25",
-    ]  # fmt: skip
-    assert words[16:] == ["torch_dense", "1024", "64", "causal", "forward", "too large", "", ""]
-
-
 def resolved(*children: nodes.Node) -> nodes.document:
     """A document of one section with a title."""
     document = nodes.document(None, None)

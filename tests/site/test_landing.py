@@ -126,7 +126,7 @@ def test_every_page_of_the_course_can_be_reached_from_the_first(open_page: OpenP
     links = article.locator("a").evaluate_all("links => links.map(l => l.getAttribute('href'))")
     for number, name in enumerate(chapters(), start=1):
         assert f"{name}.html" in links
-        named = article.locator("table a", has_text=re.compile(rf"^{number}\. "))
+        named = article.locator("a", has_text=re.compile(rf"^{number}\. "))
         assert named.get_attribute("href") == f"{name}.html"
     assert {f"reference/{one}.html" for one in ("notation", "glossary", "errata", "sources")} <= {
         *links
