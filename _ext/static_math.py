@@ -193,7 +193,10 @@ def visit_inline(self: Any, node: nodes.math) -> None:
 def visit_display(self: Any, node: nodes.math_block) -> None:
     """A formula of its own, with its number at the right. Only what cannot break scrolls."""
     number = get_node_equation_number(self, node) if node["number"] else None
-    self.body.append(self.starttag(node, "div", "", CLASS="math math-block"))
+    # Furo puts a box around, with the formula's own ids.
+    around = node.parent.get("ids") if node.parent is not None else None
+    named: Any = {"ids": []} if around == node["ids"] else node
+    self.body.append(self.starttag(named, "div", "", CLASS="math math-block"))
     name = f"Equation {number}" if number else "Equation"
     # The script of the page makes the box a stop for the Tab key only where it scrolls.
     self.body.append(f'<div class="math-scroll" role="group" aria-label="{name}">')

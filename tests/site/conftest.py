@@ -74,7 +74,7 @@ QUICK = (
     "test_a_page_has_its_policy_before_all_else",
     "test_the_console_is_silent",
     "test_nothing_comes_from_another_host",
-    "test_formulas_are_rendered",
+    "test_every_formula_is_visible",
     "test_a_phone_cuts_no_formula_and_no_figure",
     "test_axe_finds_nothing",
     "test_moving_figures_follow_the_keyboard",

@@ -12,7 +12,7 @@
   };
 
   // The words of the page, without code and without formulas that were rendered.
-  const words = document.querySelector("main").cloneNode(true);
+  const words = document.querySelector("article").cloneNode(true);
   for (const part of words.querySelectorAll("pre, code, script, style, .katex")) part.remove();
 
   const moves = new PerformanceObserver(() => {});
@@ -36,7 +36,7 @@
     language: document.documentElement.lang,
     title: document.title,
     description: document.querySelector('meta[name="description"]')?.content || "",
-    headings: [...document.querySelectorAll("main h1, main h2, main h3, main h4")]
+    headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]
       .map((heading) => Number(heading.tagName[1])),
     words: words.textContent,
     formulas: [...document.querySelectorAll("article .math")].filter(shown).map((formula) => ({
@@ -60,10 +60,6 @@
       columns: table.tBodies[0].rows[0].cells.length,
     })),
     scrollWidth: document.documentElement.scrollWidth,
-    unreachable: [...document.querySelectorAll(".math-scroll, article pre")]
-      .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0
-        && shown(box) && getComputedStyle(box).overflowX !== "visible")
-      .map((box) => box.textContent.slice(0, 60)),
     lost: lost.map((kept) => kept.textContent),
     shift,
     colours: Object.fromEntries(
