@@ -14,7 +14,7 @@ WORKERS := --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help book serve print lighthouse test slow portable fuzz coverage mistakes mutants format notebooks images \
-  bench bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
+  bench bench-gpu colab latest newest links actionlint hooks dist repository clean distclean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -187,6 +187,21 @@ latest: ## check everything on the newest versions of what the notebooks run on
 	@_build/latest/bin/python -m tools.latest > _build/latest.txt
 	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
 	  PYTEST_ARGS="--nbval-sanitize-with tests/attnbook/newer_matplotlib.cfg $(PYTEST_ARGS)"
+
+# Torch and the rest come from the project's environment; Jupyter Book only writes down the configuration.
+NEWEST := furo myst-nb sphinx sphinx-copybutton sphinx-external-toc sphinx-multitoc-numbering sphinx-notfound-page \
+  sphinx-sitemap sphinxcontrib-bibtex sphinxext-opengraph
+
+newest: $(ENVIRONMENT) ## build the book with the newest Sphinx, MyST-NB and Furo, without Jupyter Book
+	@rm -rf _build/newest
+	@$(BIN)/python -m venv _build/newest
+	@_build/newest/bin/python -m pip install --quiet $(NEWEST)
+	@_build/newest/bin/python -m pip list
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$(_build/newest/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	@trap 'rm -f conf.py' EXIT; $(BIN)/jupyter-book config sphinx . > /dev/null && \
+	  sed "s/'jupyter_book', //" conf.py > _build/conf.py && mv _build/conf.py conf.py && \
+	  PYTHONPATH=_ext:. _build/newest/bin/python -m sphinx -W -n --keep-going -q -b html . _build/newest/html
 
 links: $(ENVIRONMENT) ## ask every other site that the book links to
 	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \

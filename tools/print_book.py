@@ -65,7 +65,7 @@ class Book:
         first = len(self.writer.pages)
         self.writer.append(reader, import_outline=False)
         if part:
-            self.part = self.writer.add_outline_item(part, page_number=first)
+            self.part = self.writer.add_outline_item(title=part, page_number=first)
         self.add_bookmarks(reader, reader.outline, first, self.part)
         self.places[address] = self.place(first, None)
         for name, goal in reader.named_destinations.items():
@@ -91,7 +91,7 @@ class Book:
             else:
                 number = first + (reader.get_destination_page_number(item) or 0)
                 last = self.writer.add_outline_item(
-                    str(item.title), page_number=number, parent=parent
+                    title=str(item.title), page_number=number, parent=parent
                 )
 
     def place(self, number: int, top: Any) -> ArrayObject:
