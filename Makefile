@@ -5,6 +5,7 @@ PORT ?= 8000
 PYTEST_ARGS ?=
 COLAB_ARGS ?=
 ONLY ?=
+RUNS ?= 3
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
@@ -74,7 +75,7 @@ $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@touch $@
 
 $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
-	@echo "Installing KaTeX, axe-core and what joins the stylesheets"
+	@echo "Installing KaTeX and axe-core"
 	@$(STEP) "installing what the book takes from npm" $(BIN)/npm ci --ignore-scripts
 	@touch $@
 
@@ -100,23 +101,25 @@ $(BOOK): $(ENVIRONMENT) _build/.sources $(SOURCES)
 book: $(BOOK) ## build the website (the first time: environment and packages too)
 	@echo "The book is in $(CURDIR)/_build/html/index.html"
 
-serve: $(BOOK) ## serve the website on this machine (PORT=8000)
-	@$(BIN)/python -m tools.serve $(PORT)
+serve: $(BOOK) ## serve the website on this machine until Ctrl-C (PORT=8000)
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-print: $(BOOK) ## make the whole book one page, and a PDF of it where a Chromium is installed
+print: $(BOOK) ## make a PDF of the whole book (needs Chromium)
 	@$(BIN)/python -m tools.print_book
 
 # Lighthouse is large, and the book needs none of it: it is installed by the first run.
 LIGHTHOUSE := tools/lighthouse/node_modules/.complete
 
 $(LIGHTHOUSE): tools/lighthouse/package.json tools/lighthouse/package-lock.json $(PACKAGES)
-	@echo "Installing Lighthouse, 190 MB"
+	@echo "Installing Lighthouse CI, 130 MB"
 	@PUPPETEER_SKIP_DOWNLOAD=1 $(STEP) "installing Lighthouse" \
 	  $(BIN)/npm ci --prefix tools/lighthouse --ignore-scripts
 	@touch $@
 
-lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium)
-	@$(BIN)/python -m tools.page_scores
+lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium; RUNS=3)
+	@cd _build && for form in mobile desktop; do \
+	  FORM=$$form RUNS=$(RUNS) ../tools/lighthouse/node_modules/.bin/lhci autorun \
+	    --config=../tools/lighthouse/lighthouserc.cjs || exit 1; done
 
 # -- checks ----------------------------------------------------------------------------------------
 

@@ -16,18 +16,7 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = (
-    "accessible_pages",
-    "content_policy",
-    "docstrings",
-    "layout_as_needed",
-    "lean_pages",
-    "one_page",
-    "one_stylesheet",
-    "page_meta",
-    "plain_search",
-    "static_math",
-)
+NAMES = ("book_pages", "docstrings", "plain_search", "static_math")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,8 +68,8 @@ def test_formulas_are_html_when_the_page_is_built(tmp_path: Path) -> None:
     "tex",
     [
         r"\undefined{x}",
-        pytest.param(r"\frac{a}{", marks=pytest.mark.slow),
-        pytest.param("é", marks=pytest.mark.slow),
+        r"\frac{a}{",
+        "é",
     ],
 )
 def test_a_formula_that_cannot_be_read_fails_each_build(tmp_path: Path, tex: str) -> None:
@@ -109,36 +98,6 @@ def test_missing_node_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
         static_math.find_node()
 
 
-def test_a_description_is_the_first_paragraph_that_says_something() -> None:
-    lean_pages = importlib.import_module("lean_pages")
-    document = nodes.document(None, None)
-    section = nodes.section()
-    document += section
-    section += nodes.paragraph("", "Too short.")
-    words = "A dictionary answers only if the key is there, and says nothing otherwise."
-    section += nodes.paragraph("", words)
-    assert lean_pages.describe(document) == words
-
-
-def test_parts_that_moving_figures_share_leave_the_page() -> None:
-    lean_pages = importlib.import_module("lean_pages")
-    figures = pytest.importorskip("attnbook.figures")
-    output = figures.scaling_explorer((4, 16), start=4, n_draws=8)._repr_html_()
-    assert "attn-moving-script" in output and "attn-moving-style" in output
-    page = lean_pages.moving_figures_for_the_book(output)
-    assert "attn-moving-script" not in page and "attn-moving-style" not in page
-    assert '<script type="application/json">' in page
-    assert page.count("<svg") == 1
-    # A second figure, after a line of other HTML, is changed in the same way.
-    twice = lean_pages.moving_figures_for_the_book(f"<p>é</p>\n{output}\n{output}")
-    assert twice == f"<p>é</p>\n{page}\n{page}"
-
-
-def test_an_unknown_script_is_a_warning(tmp_path: Path) -> None:
-    # An extension that the book does not use brings a script that the lists do not name.
-    extensions = ("myst_nb", "sphinx_copybutton", "lean_pages")
-    _, said = build(tmp_path, "Nothing.", *extensions, katex=False)
-    assert "script is not known: copybutton.js" in said
 
 
 def resolved(*children: nodes.Node) -> nodes.document:
