@@ -98,8 +98,6 @@ def test_missing_node_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
         static_math.find_node()
 
 
-
-
 def resolved(*children: nodes.Node) -> nodes.document:
     """A document of one section with a title."""
     document = nodes.document(None, None)
