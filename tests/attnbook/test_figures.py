@@ -17,6 +17,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+import yaml
 from pictures import differences
 
 from attnbook import examples, experiments, figures
@@ -26,6 +27,7 @@ from attnbook.figures.drawing import colour as css_colour
 from attnbook.figures.plane import _edges
 from attnlib import masks
 from attnlib.numpy_dense import softmax
+from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
 SIZES = (4, 16, 64)
@@ -135,6 +137,20 @@ def test_drawing_is_the_stored_image(
     stored = image.read_text(encoding="utf-8")
     found = differences(compared_part(drawn), compared_part(stored))
     assert not found, f"{name} differs; look, then `make images`:\n" + "\n".join(found[:10])
+
+
+def test_the_readme_has_its_figure_for_dark_pages(update_images: bool) -> None:
+    """The colours are those of the website's dark theme."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    dark = config["sphinx"]["config"]["html_theme_options"]["dark_css_variables"]
+    drawn = (IMAGES / "scaling_explorer.svg").read_text(encoding="utf-8")
+    for name, colour in COLOURS.items():
+        drawn = drawn.replace(colour, dark[f"attn-{name}"])
+    image = IMAGES / "dark" / "scaling_explorer.svg"
+    if update_images:
+        image.parent.mkdir(exist_ok=True)
+        image.write_text(drawn, encoding="utf-8")
+    assert image.read_text(encoding="utf-8") == drawn, "look, then `make images`"
 
 
 def test_every_public_drawing_has_an_image() -> None:
