@@ -122,7 +122,7 @@ def _circle(step: int) -> range:
 
 
 # The first figure: the centre of the plane, the columns of the table, the line of the answer.
-CENTRE, ROOM = (108.0, 136.0), 72.0
+CENTRE, ROOM = (104.0, 136.0), 72.0
 NAMES, SCORES, BARS, BAR, LINE = 228.0, 324.0, 340.0, 62.0, 286.0
 
 
@@ -144,10 +144,10 @@ def _lookup_frame(
     body = [
         text(8, 20, f"query at {degrees}°: q = {vector}", text_anchor="start", font_weight="600",
              font_size=15, data_part="title"),
-        _axes(CENTRE, 96),
+        _axes(CENTRE, 90),
         tag("circle", cx=x, cy=y, r=ROOM, fill="none", stroke="grid"),
-        axis_title(x + 92, y - 6, features[0], text_anchor="end"),
-        axis_title(x + 6, y - 92, features[1], text_anchor="start"),
+        axis_title(x + 94, y + 4.5, features[0], text_anchor="start"),
+        axis_title(x + 6, y - 86, features[1], text_anchor="start"),
     ]  # fmt: skip
     for label, vector_of in zip(labels, keys, strict=True):
         body.append(_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))

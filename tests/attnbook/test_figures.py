@@ -378,7 +378,7 @@ def test_turned_query_frames_hold_scores_weights_and_the_answer() -> None:
         assert drawing.table[frame + 1][0] == f"{degrees}°"
         # The arrow of the query points where its angle says, on a circle of one radius.
         x, y = _in_frame(drawing, "query-tip", "points", frame).split(" ")[0].split(",")
-        tip = float(x) - 108, 136 - float(y)
+        tip = float(x) - 104, 136 - float(y)
         assert np.allclose(tip, 72 * query / np.sqrt(2), atol=0.06)
         # The marker lies on the line from the lowest price, at 60, to the highest, at 380.
         assert abs(float(_in_frame(drawing, "answer", "x", frame)) - 60
