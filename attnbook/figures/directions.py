@@ -199,7 +199,7 @@ def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: 
 
 
 # The second figure: the centre of its plane, its words, and the bar of the product.
-MIDDLE, SPAN, WORDS, BASE = (108.0, 138.0), 92.0, 220.0, 278.0
+MIDDLE, SPAN, WORDS, BASE = (100.0, 132.0), 84.0, 206.0, 274.0
 
 
 def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) -> MovingDrawing:
@@ -268,7 +268,7 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
         ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "blue"),
         ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "orange"),
         ("", "entry by entry:", "muted"),
-        ("by-entries", f"{sides[0]} · {sides[2]} + {sides[1]} · {sides[3]}", "ink"),
+        ("by-entries", f"{sides[0]}·{sides[2]} + {sides[1]}·{sides[3]}", "ink"),
         ("", "by lengths and angle:", "muted"),
         ("by-angle", f"{length_q} · {length_k} · cos {between}°", "ink"),
         ("shadow-length", f"shadow of k: {_show(lengths[1] * cosine)}", "green"),
