@@ -12,6 +12,7 @@ _needs(__name__, "matplotlib")
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared
 from attnbook.figures.diagrams import attention_steps
+from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
@@ -39,6 +40,7 @@ __all__ = [
     "attention_steps",
     "bars",
     "compared",
+    "cosine_histograms",
     "gradient_tiles",
     "head_weights",
     "heads_diagram",
@@ -57,4 +59,6 @@ __all__ = [
     "shared_heads",
     "squares",
     "tile_walk",
+    "turned_pair",
+    "turned_query",
 ]

@@ -59,6 +59,21 @@ def _tile_walk() -> figures.MovingDrawing:
     return figures.tile_walk(WALKED, WALKED_VALUE, 2, 3)
 
 
+DRINKS = ["herb tea", "juice", "coffee"]
+DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
+PRICES = np.array([2.0, 4.0, 3.0])
+
+
+def _turned_query() -> figures.MovingDrawing:
+    names = {"features": ("hot", "caffeine"), "answer": "price"}
+    return figures.turned_query(DRINK_KEYS, PRICES, DRINKS, **names)
+
+
+def _cosines() -> dict[int, np.ndarray]:
+    q, k = np.random.default_rng(0).standard_normal((2, 400, 64))
+    return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
+
+
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
@@ -68,6 +83,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "compared": lambda: figures.compared(
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
     ),
+    "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
     "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
@@ -107,6 +123,8 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
     "tile_walk": lambda: _tile_walk(),
+    "turned_pair": lambda: figures.turned_pair(),
+    "turned_query": lambda: _turned_query(),
 }
 
 
@@ -358,6 +376,66 @@ def test_explorer_frames_hold_the_weights_and_the_means() -> None:
     assert all(len(row) == 13 for row in drawing.table)
 
 
+def test_turned_query_frames_hold_scores_weights_and_the_answer() -> None:
+    drawing = _turned_query()
+    for frame, degrees in enumerate(range(0, 360, 15)):
+        angle = np.radians(degrees)
+        query = np.sqrt(2) * np.array([np.cos(angle), np.sin(angle)])
+        weights = softmax(DRINK_KEYS @ query)
+        for j in range(3):
+            score = _in_frame(drawing, f"score-{j}", "text", frame).replace("−", "-")
+            assert abs(float(score) - DRINK_KEYS[j] @ query) < 0.0051
+            assert _in_frame(drawing, f"weight-{j}", "text", frame) == f"{weights[j]:.2f}"
+            wide = float(_in_frame(drawing, f"bar-{j}", "width", frame))
+            assert abs(wide - 62 * weights[j]) < 0.051
+        answer = _in_frame(drawing, "answer", "text", frame)
+        assert answer == f"price {weights @ PRICES:.2f}" and answer in drawing.labels[frame]
+        assert drawing.labels[frame].startswith(f"Query at {degrees}°:")
+        assert drawing.table[frame + 1][0] == f"{degrees}°"
+        # The arrow of the query points where its angle says, on a circle of one radius.
+        x, y = _in_frame(drawing, "query-tip", "points", frame).split(" ")[0].split(",")
+        tip = float(x) - 104, 136 - float(y)
+        assert np.allclose(tip, 72 * query / np.sqrt(2), atol=0.06)
+        # The marker lies on the line from the lowest price, at 60, to the highest, at 380.
+        assert abs(float(_in_frame(drawing, "answer", "x", frame)) - 60
+                   - 320 * (weights @ PRICES - 2) / 2) < 0.06  # fmt: skip
+    assert len(drawing.labels) == 24 and drawing.alt.startswith("Query at 0°")
+
+
+def test_turned_pair_frames_agree_entry_by_entry_and_by_the_angle() -> None:
+    drawing = figures.turned_pair()
+    pairs = [(a, b) for a in range(0, 360, 30) for b in range(0, 360, 30)]
+    for frame, turned in enumerate(pairs):
+        q, k = (
+            n * np.array([np.cos(np.radians(a)), np.sin(np.radians(a))])
+            for n, a in zip((2.0, 1.5), turned, strict=True)
+        )
+        product = _in_frame(drawing, "product", "text", frame).removeprefix("q·k = ")
+        assert abs(float(product.replace("−", "-")) - q @ k) < 0.0051
+        between = np.degrees(np.arccos(np.clip(q @ k / 3, -1, 1)))
+        assert _in_frame(drawing, "title", "text", frame).endswith(f"θ = {between:.0f}°")
+        assert _in_frame(drawing, "by-angle", "text", frame) == f"2 · 1.5 · cos {between:.0f}°"
+        shadow = _in_frame(drawing, "shadow-length", "text", frame).removeprefix("shadow of k: ")
+        assert abs(float(shadow.replace("−", "-")) - q @ k / 2) < 0.0051
+        wide = float(_in_frame(drawing, "bar", "width", frame))
+        assert abs(wide - 160 * abs(q @ k) / 3) < 0.051
+        fill = _in_frame(drawing, "bar", "fill", frame)
+        assert wide == 0 or fill == css_colour("blue" if q @ k > 0 else "orange")
+        assert f"q·k = {product}." in drawing.labels[frame]
+    assert len(drawing.labels) == len(pairs)
+    assert drawing.controls[1].options[drawing.controls[1].start] == "60°"
+    assert [row[0] for row in drawing.table[1:]] == [f"{a}°" for a in range(0, 181, 30)]
+    assert drawing.table[4][1:] == ("0.00", "0.00")
+
+
+def test_cosine_histograms_tell_the_root_of_the_mean_square() -> None:
+    drawing = DRAWINGS["cosine_histograms"]()
+    spreads = [np.sqrt(np.mean(sample**2)) for sample in _cosines().values()]
+    for d_k, spread in zip((2, 64), spreads, strict=True):
+        assert f"dₖ = {d_k}: spread {spread:.2f}" in _texts(drawing)
+        assert f"{spread:.2f} at d_k = {d_k}" in drawing.alt
+
+
 def test_moving_html_holds_one_slider_its_data_and_its_table() -> None:
     html = DRAWINGS["scaling_explorer"]()._repr_html_()
     data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', html)[1])
@@ -483,6 +561,28 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         (lambda: figures.score_histograms({}), "at least one sample"),
         (lambda: figures.score_histograms({4: np.zeros(3)}), "differ; got others at d_k = 4"),
         (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "got others at d_k = 4"),
+        (lambda: figures.cosine_histograms({}), "at least one sample"),
+        (lambda: figures.cosine_histograms({4: [0.0, 2.0]}), "got others at d_k = 4"),
+        (lambda: figures.turned_pair((0.0, 1.0)), r"must be positive; got \(0.0, 1.0\)"),
+        (lambda: figures.turned_pair(step=45), "a divisor of 60; got 45"),
+        (
+            lambda: figures.turned_query(
+                DRINK_KEYS, PRICES[:2], DRINKS, features=("", ""), answer="price"
+            ),
+            r"shapes \(3, 2\) and \(3,\), not empty; got \(3, 2\) and \(2,\)",
+        ),
+        (
+            lambda: figures.turned_query(
+                DRINK_KEYS, np.ones(3), DRINKS, features=("", ""), answer="price"
+            ),
+            "values must differ.*got 1 only",
+        ),
+        (
+            lambda: figures.turned_query(
+                DRINK_KEYS, PRICES, DRINKS, features=("", ""), answer="price", step=25
+            ),
+            "a divisor of 360; got 25",
+        ),
         (lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]), r"\(1, 2\); got \(1, 3\)"),
         (lambda: figures.mask_explorer(start=("all", 5, 2)), r"one of .*; got \('all', 5, 2\)"),
         (

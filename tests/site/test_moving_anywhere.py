@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.site import test_mask_explorer, test_scaling_explorer, test_stepper, test_tile_walk
+from tests.site import (
+    test_mask_explorer,
+    test_scaling_explorer,
+    test_stepper,
+    test_tile_walk,
+    test_turned,
+)
 from tests.site.conftest import ROOT, OpenPage
 
 Check = Callable[[Any], None]
@@ -20,6 +26,20 @@ Check = Callable[[Any], None]
 # Chapter, the slider that is moved, and what the figure shows before, at the slider's start and at
 # its end.
 FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
+    "turned query": (
+        "01_lookup",
+        "angle",
+        lambda figure: test_turned.assert_shows_query(figure, 0),
+        lambda figure: test_turned.assert_shows_query(figure, 0),
+        lambda figure: test_turned.assert_shows_query(figure, 345),
+    ),
+    "turned pair": (
+        "02_scores",
+        "q",
+        lambda figure: test_turned.assert_shows_pair(figure, 0, 60),
+        lambda figure: test_turned.assert_shows_pair(figure, 0, 60),
+        lambda figure: test_turned.assert_shows_pair(figure, 330, 60),
+    ),
     "scaling explorer": (
         "03_scaling",
         "d_k",

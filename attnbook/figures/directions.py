@@ -1,0 +1,342 @@
+"""Directions: vectors that turn in the plane, and random ones in many dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import cos, hypot, radians, sin
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.charts import canvas
+from attnbook.figures.drawing import (
+    COLOURS,
+    Array,
+    Drawing,
+    axis_title,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
+from attnbook.figures.matrices import _show
+from attnbook.figures.moving import Control, MovingDrawing
+from attnlib.numpy_dense import softmax
+
+WIDTH = 440.0
+Point = tuple[float, float]
+
+
+def _around(degrees: float, length: float) -> Array:
+    """Return the vector of this length and angle, with no rounding noise on the axes."""
+    return np.round(length * np.array([cos(radians(degrees)), sin(radians(degrees))]), 12)
+
+
+def _arrow(centre: Point, vector: Array, unit: float, name: str, part: str, dash: str = "") -> str:
+    """Return an arrow that can turn, from the centre: a vector's entries times `unit` pixels."""
+    along = np.array([vector[0], -vector[1]]) / hypot(*vector)
+    tip = np.array(centre) + unit * hypot(*vector) * along
+    foot = tip - 10 * along
+    across = 5 * np.array([along[1], -along[0]])
+    corners = [tip, foot + across, foot - across]
+    points = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in corners)
+    shaft = tag("line", x1=centre[0], y1=centre[1], x2=round(foot[0], 1), y2=round(foot[1], 1),
+                stroke=name, stroke_width=2.5, stroke_dasharray=dash or None,
+                data_part=f"{part}-shaft")  # fmt: skip
+    return shaft + tag("polygon", points=points, fill=name, data_part=f"{part}-tip")
+
+
+def _at(centre: Point, vector: Array, unit: float, beyond: float) -> Point:
+    """Return the place `beyond` pixels past a vector's tip, for a name in letters of 13."""
+    length = hypot(*vector)
+    x, y = (1 + beyond / (unit * length)) * unit * np.array([vector[0], -vector[1]])
+    return round(centre[0] + x, 1), round(centre[1] + y + 4.5, 1)
+
+
+def _axes(centre: Point, reach: float) -> str:
+    """Return the two axes of a plane."""
+    x, y = centre
+    return line(x - reach, y, x + reach, y, "grid") + line(x, y - reach, x, y + reach, "grid")
+
+
+def turned_query(
+    key: ArrayLike,
+    value: ArrayLike,
+    labels: Sequence[str],
+    *,
+    features: tuple[str, str],
+    answer: str,
+    step: int = 15,
+) -> MovingDrawing:
+    """Return a moving figure: a query turns among named keys, and its soft lookup follows.
+
+    The query is as long as the longest key. Beside the plane stand the score and the weight of each
+    key; below, `answer` names the weighted sum of the values on a line from the smallest value to
+    the largest. `features` are the names of the two entries.
+
+    Shapes: key (n, 2), value (n,), one label for each of the n keys.
+
+    Raises: `ValueError` for shapes that do not fit, values that are all equal, or a step that does
+    not divide 360.
+    """
+    keys, values = np.asarray(key, dtype=np.float64), np.asarray(value, dtype=np.float64)
+    n_keys = len(labels)
+    if keys.shape != (n_keys, 2) or values.shape != (n_keys,) or n_keys == 0:
+        raise ValueError(
+            f"key and value must have shapes {(n_keys, 2)} and {(n_keys,)}, not empty; got "
+            f"{keys.shape} and {values.shape}"
+        )
+    if np.ptp(values) == 0:
+        raise ValueError(f"values must differ, or their mean cannot move; got {values[0]:g} only")
+    angles = _circle(step)
+    length = float(np.max(np.hypot(*keys.T)))
+    frames, told, rows = [], [], []
+    for degrees in angles:
+        query = _around(degrees, length)
+        scores = keys @ query
+        weights = softmax(scores)
+        frames.append(_lookup_frame(query, degrees, keys, values, labels, features, answer))
+        each = ", ".join(f"{k} {w:.2f}" for k, w in zip(labels, weights, strict=True))
+        estimate = f"{answer} {weights @ values:.2f}"
+        told.append(f"Query at {degrees}°: {estimate}; weights {each}.")
+        numbers = [*(_show(s) for s in scores), *(f"{w:.2f}" for w in weights)]
+        rows.append((f"{degrees}°", *numbers, f"{weights @ values:.2f}"))
+    header = ("query at", *(f"q·k, {k}" for k in labels), *(f"weight, {k}" for k in labels), answer)
+    return MovingDrawing.from_frames(
+        frames,
+        WIDTH,
+        LINE + 48,
+        controls=(Control("angle", "query at", tuple(f"{a}°" for a in angles)),),
+        labels=told,
+        table=(header, *rows),
+    )
+
+
+def _circle(step: int) -> range:
+    """Return the angles of a whole turn."""
+    if step < 1 or 360 % step:
+        raise ValueError(f"step must be a divisor of 360; got {step}")
+    return range(0, 360, step)
+
+
+# The first figure: the centre of the plane, the columns of the table, the line of the answer.
+CENTRE, ROOM = (104.0, 136.0), 72.0
+NAMES, SCORES, BARS, BAR, LINE = 228.0, 324.0, 340.0, 62.0, 286.0
+
+
+def _lookup_frame(
+    query: Array,
+    degrees: int,
+    keys: Array,
+    values: Array,
+    labels: Sequence[str],
+    features: tuple[str, str],
+    answer: str,
+) -> str:
+    """Return the drawing of one query: the plane, the table of the keys, the line of the answer."""
+    unit = ROOM / hypot(*query)
+    scores = keys @ query
+    weights = softmax(scores)
+    x, y = CENTRE
+    vector = f"({_show(query[0])}, {_show(query[1])})"
+    body = [
+        text(8, 20, f"query at {degrees}°: q = {vector}", text_anchor="start", font_weight="600",
+             font_size=15, data_part="title"),
+        _axes(CENTRE, 90),
+        tag("circle", cx=x, cy=y, r=ROOM, fill="none", stroke="grid"),
+        axis_title(x + 94, y + 4.5, features[0], text_anchor="start"),
+        axis_title(x + 6, y - 86, features[1], text_anchor="start"),
+    ]  # fmt: skip
+    for label, vector_of in zip(labels, keys, strict=True):
+        body.append(_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))
+        side = 1 if vector_of[1] < 0 else -1
+        at = _at(CENTRE, vector_of, unit, 6)
+        body.append(text(at[0], at[1] + 14 * side, label, fill="orange"))
+    body.append(_arrow(CENTRE, query, unit, "blue", "query"))
+    name = _at(CENTRE, query, unit, 12)
+    body.append(text(*name, "q", fill="blue", font_weight="600", data_part="name"))
+    top = 74.0
+    body += [
+        axis_title(NAMES, top - 12, "key", text_anchor="start"),
+        axis_title(SCORES, top - 12, "q·k", text_anchor="end"),
+        axis_title(BARS, top - 12, "weight", text_anchor="start"),
+    ]
+    for j, (label, score, weight) in enumerate(zip(labels, scores, weights, strict=True)):
+        row = top + 40 * j
+        body += [
+            text(NAMES, row + 21, label, text_anchor="start", fill="orange"),
+            text(SCORES, row + 21, _show(score), text_anchor="end", data_part=f"score-{j}"),
+            rect(BARS, row + 6, BAR, 22, stroke="grid"),
+            rect(BARS, row + 6, round(BAR * weight, 1), 22, "blue", data_part=f"bar-{j}"),
+            text(BARS + BAR + 6, row + 21, f"{weight:.2f}", text_anchor="start",
+                 data_part=f"weight-{j}"),
+        ]  # fmt: skip
+    return "".join(body) + _answer_line(float(weights @ values), values, labels, answer)
+
+
+def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: str) -> str:
+    """Return the line on which the answer lies between the smallest value and the largest."""
+    low, wide = float(values.min()), float(np.ptp(values))
+
+    def place(at: float) -> float:
+        return round(60 + (WIDTH - 120) * (at - low) / wide, 1)
+
+    here = place(estimate)
+    marker = " ".join(f"{number(x)},{number(LINE + y)}" for x, y in
+                      ((here, -2), (here - 6, -13), (here + 6, -13)))  # fmt: skip
+    body = [
+        line(place(low), LINE, place(low + wide), LINE, "muted"),
+        tag("polygon", points=marker, fill="blue", data_part="marker"),
+        text(here, LINE - 20, f"{answer} {estimate:.2f}", font_weight="600", data_part="answer"),
+    ]
+    for label, at in zip(labels, values, strict=True):
+        body.append(line(place(at), LINE - 5, place(at), LINE + 5, "orange"))
+        body.append(text(place(at), LINE + 21, f"{at:g}", fill="orange"))
+        body.append(text(place(at), LINE + 38, label, fill="orange"))
+    return "".join(body)
+
+
+# The second figure: the centre of its plane, its words, and the bar of the product.
+MIDDLE, SPAN, WORDS, BASE = (100.0, 132.0), 84.0, 206.0, 274.0
+
+
+def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) -> MovingDrawing:
+    """Return a moving figure: a query and a key of fixed lengths turn, and q·k follows.
+
+    Two sliders turn the two vectors. The figure writes the dot product out twice, entry by entry
+    and by lengths and angle. It also draws the shadow of the key on the direction of the query: q·k
+    is the length of this shadow, with its sign, times the length of the query.
+
+    Raises: `ValueError` for a length that is not positive, or a step that does not divide 60.
+    """
+    if min(lengths) <= 0:
+        raise ValueError(f"lengths must be positive; got {lengths}")
+    if step < 1 or 60 % step:
+        raise ValueError(f"step must be a divisor of 60; got {step}")
+    angles = _circle(step)
+    frames, told, rows = [], [], {}
+    for of_q, of_k in product(angles, angles):
+        between = abs((of_k - of_q + 180) % 360 - 180)
+        frames.append(_pair_frame((of_q, of_k), between, lengths))
+        value = lengths[0] * lengths[1] * _around(between, 1.0)[0]
+        told.append(f"q at {of_q}°, k at {of_k}°: angle {between}°, q·k = {_show(value)}.")
+        cosine = _show(_around(between, 1.0)[0])
+        rows[between] = (f"{between}°", cosine, _show(value))
+    options = tuple(f"{angle}°" for angle in angles)
+    return MovingDrawing.from_frames(
+        frames,
+        WIDTH,
+        BASE + 40,
+        controls=(
+            Control("q", "q at", options),
+            Control("k", "k at", options, 60 // step),
+        ),
+        labels=told,
+        table=(("angle between q and k", "cos θ", "q·k"), *(rows[a] for a in sorted(rows))),
+    )
+
+
+def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -> str:
+    """Return the drawing of one query and one key, and of their product."""
+    q, k = (_around(a, n) for a, n in zip(turned, lengths, strict=True))
+    unit = SPAN / max(lengths)
+    cosine = float(_around(between, 1.0)[0])
+    value = lengths[0] * lengths[1] * cosine
+    name = "blue" if value >= 0 else "orange"
+    foot = np.array(MIDDLE) + unit * lengths[1] * cosine * np.array([q[0], -q[1]]) / lengths[0]
+    x, y = (round(float(entry), 1) for entry in foot)
+    end = np.round(np.array(MIDDLE) + unit * np.array([k[0], -k[1]]), 1)
+    shown = [[_show(entry) for entry in vector] for vector in (q, k)]
+    sides = [v if not v.startswith("−") else f"({v})" for vector in shown for v in vector]
+    body = [
+        text(8, 20, f"the angle between q and k: θ = {between}°", text_anchor="start",
+             font_weight="600", font_size=15, data_part="title"),
+        _axes(MIDDLE, SPAN + 4),
+        tag("line", x1=end[0], y1=end[1], x2=x, y2=y, stroke="muted", stroke_dasharray="3 3",
+            data_part="drop"),
+        _arrow(MIDDLE, q, unit, "blue", "q"),
+        tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="green", stroke_width=7,
+            stroke_opacity="0.6", data_part="shadow"),
+        _arrow(MIDDLE, k, unit, "orange", "k", "5 4"),
+        text(*_at(MIDDLE, q, unit, 10), "q", fill="blue", font_weight="600", data_part="q-name"),
+        text(*_at(MIDDLE, k, unit, 10), "k", fill="orange", font_weight="600", data_part="k-name"),
+    ]  # fmt: skip
+    length_q, length_k = (f"{n:g}" for n in lengths)
+    lines = [
+        ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "blue"),
+        ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "orange"),
+        ("", "entry by entry:", "muted"),
+        ("by-entries", f"{sides[0]}·{sides[2]} + {sides[1]}·{sides[3]}", "ink"),
+        ("", "by lengths and angle:", "muted"),
+        ("by-angle", f"{length_q} · {length_k} · cos {between}°", "ink"),
+        ("shadow-length", f"shadow of k: {_show(lengths[1] * cosine)}", "green"),
+        ("product", f"q·k = {_show(value)}", "ink"),
+    ]
+    for row, (part, words, fill) in enumerate(lines):
+        strong = {"font_weight": "600"} if part == "product" else {}
+        body.append(text(WORDS, 56 + 23 * row, words, text_anchor="start", fill=fill,
+                         data_part=part or None, **strong))  # fmt: skip
+    return "".join(body) + _product_bar(value, lengths[0] * lengths[1], name)
+
+
+def _product_bar(value: float, most: float, name: str) -> str:
+    """Return the bar of the product, on a line from minus the most to the most."""
+    centre, reach = WIDTH / 2, WIDTH / 2 - 60
+    wide = round(reach * abs(value) / most, 1)
+    left = round(centre - (wide if value < 0 else 0.0), 1)
+    body = [
+        rect(left, BASE - 14, wide, 14, name, data_part="bar"),
+        line(centre - reach, BASE, centre + reach, BASE, "muted"),
+        text(20, BASE + 2, "q·k", fill="muted"),
+    ]
+    for at in (-1, 0, 1):
+        x = centre + at * reach
+        body.append(line(x, BASE - 5, x, BASE + 5, "muted"))
+        body.append(text(x, BASE + 21, f"{at * most:g}".replace("-", "−")))
+    return "".join(body)
+
+
+def cosine_histograms(samples: Mapping[int, ArrayLike]) -> Drawing:
+    """Return a drawing of the cosines of random pairs for each d_k, one above the other.
+
+    Shapes: samples maps d_k to cosines (n,). Each histogram is drawn to its own peak: the width is
+    what is compared.
+
+    Raises: `ValueError` when there is no sample, or one that is empty or holds other than cosines.
+
+    >>> print(cosine_histograms({2: [1.0, 0.0, -1.0]}).alt[:66])
+    Histograms of cosines between random vectors, on one axis from −1
+    """
+    cosines = {d_k: np.asarray(sample, dtype=np.float64) for d_k, sample in samples.items()}
+    for d_k, sample in cosines.items():
+        if not (sample.size and np.all(np.abs(sample) <= 1 + 1e-9)):
+            raise ValueError(f"cosines must lie between -1 and 1; got others at d_k = {d_k}")
+    if not cosines:
+        raise ValueError("samples must hold at least one sample of cosines; got none")
+    with canvas(1.0 * len(cosines) + 0.7) as (figure, [axes]):
+        for row, (d_k, sample) in enumerate(cosines.items()):
+            base = len(cosines) - 1 - row
+            counts, edges = np.histogram(sample, bins=np.linspace(-1.0, 1.0, 81))
+            tall = base + 0.72 * counts / counts.max()
+            axes.stairs(tall, edges, baseline=base, fill=True, color=COLOURS["blue"])
+            words = f"dₖ = {d_k}: spread {_spread(sample):.2f}"
+            axes.text(-1.0, base + 0.86, words, va="center", ha="left")
+        axes.set_xlim(-1.0, 1.0)
+        axes.set_ylim(0.0, len(cosines))
+        axes.set_yticks([])
+        axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0], ["−1", "−0.5", "0", "0.5", "1"])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("cos θ (each histogram drawn to its own peak)")
+        spreads = ", ".join(f"{_spread(s):.2f} at d_k = {d}" for d, s in cosines.items())
+        alt = (
+            "Histograms of cosines between random vectors, on one axis from −1 to 1, one for each "
+            f"d_k. Spread: {spreads}."
+        )
+        return Drawing.from_matplotlib(figure, alt)
+
+
+def _spread(sample: Array) -> float:
+    """Return the root of the mean square."""
+    return float(np.sqrt(np.mean(sample**2)))
