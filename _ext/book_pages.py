@@ -31,6 +31,18 @@ MENDS = {
 }
 # Each drawing of Matplotlib has it, and it would hold for the whole page; book.css has it once.
 DRAWING_STYLE = '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>'
+# Asks early for the faces that are in almost every formula, so that no line moves when they arrive.
+# A page of a file may not ask so.
+FONTS = """<script>
+      if (location.protocol !== "file:") for (const face of ["Main-Regular", "Math-Italic"]) {
+        const root = document.documentElement.dataset.content_root;
+        const href = `${root}_static/katex/fonts/KaTeX_${face}.woff2`;
+        const link = { rel: "preload", as: "font", type: "font/woff2", crossOrigin: "", href };
+        document.head.append(Object.assign(document.createElement("link"), link));
+      }
+    </script>"""
+SKIP = re.compile(r'<a class="skip-to-content.*?</a>', re.DOTALL)
+FIRST_SWITCH = '<input type="checkbox" class="sidebar-toggle" name="__navigation"'
 INLINE = r"<{0}(?![^>]*\b(?:src|type)=)[^>]*>(.*?)</{0}>"
 
 
@@ -137,6 +149,11 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
                 raise ExtensionError(f"book_pages: {path.name} has no {old}; has Furo changed?")
             html = html.replace(old, new)
         html = html.replace(DRAWING_STYLE, "")
+        # The link that skips comes before the two switches, which book.css lets the keyboard reach.
+        [skip] = SKIP.findall(html)
+        html = html.replace(skip, "").replace(FIRST_SWITCH, skip + FIRST_SWITCH, 1)
+        fonts = f"\n    {FONTS}" if 'class="katex-html"' in html else ""
+        html = html.replace('<link rel="stylesheet"', f'{fonts}<link rel="stylesheet"', 1)
         meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(html)}">'
         head = '<meta charset="utf-8">'
         path.write_text(html.replace(head, f"{head}\n    {meta}", 1), encoding="utf-8")

@@ -11,9 +11,9 @@ addEventListener("DOMContentLoaded", () => {
     const place = (anchor && page.querySelector(anchor)) || page.querySelector("article");
     return place ? place.textContent.replace(/\s+/g, " ") : "";
   };
-  // A page of a file may not read other files, so its results come without excerpts.
-  if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   // What was searched for stands in the field, to be changed.
   const typed = new URLSearchParams(location.search).get("q");
   if (typed) document.querySelector(".book-search input").value = typed;
 });
+// A page of a file may not read other files, so its results come without excerpts.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;

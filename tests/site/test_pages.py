@@ -90,7 +90,7 @@ def test_every_formula_is_visible(look: Any, name: str, view: tuple[str, int]) -
         assert formula["rendered"] and not formula["wrong"], formula
         assert min(formula["size"]) > 0, formula
         assert "$" not in formula["text"] and "\\" not in formula["text"], formula
-    if facts["formulas"]:
+    if name.startswith("chapters/"):
         assert any("KaTeX_Main" in font for font in facts["fonts"])
     assert facts["broken"] == []
 
