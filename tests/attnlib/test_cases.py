@@ -118,7 +118,7 @@ def topics() -> Iterator[Any]:
             yield pytest.param(rung, topic, marks=marks, id=f"{rung}-{topic}")
 
 
-@pytest.mark.parametrize(("rung", "topic"), topics())
+@pytest.mark.parametrize(("rung", "topic"), list(topics()))
 def test_the_cases_of_a_topic(rung: Rung, topic: str) -> None:
     failed = []
     for case in asked(rung):
