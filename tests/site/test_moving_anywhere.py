@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.site import test_mask_explorer, test_scaling_explorer, test_stepper, test_tile_walk
+from tests.site import (
+    test_mask_explorer,
+    test_scaling_explorer,
+    test_stepper,
+    test_temperature_explorer,
+    test_tile_walk,
+)
 from tests.site.conftest import ROOT, OpenPage
 
 Check = Callable[[Any], None]
@@ -26,6 +32,13 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_scaling_explorer.assert_shows(figure, 64),
         lambda figure: test_scaling_explorer.assert_shows(figure, 1),
         lambda figure: test_scaling_explorer.assert_shows(figure, 1024),
+    ),
+    "temperature explorer": (
+        "04_softmax",
+        "temperature",
+        lambda figure: test_temperature_explorer.assert_shows(figure, 0),
+        lambda figure: test_temperature_explorer.assert_shows(figure, -4),
+        lambda figure: test_temperature_explorer.assert_shows(figure, 5),
     ),
     "stepper": (
         "05_output",
