@@ -64,8 +64,6 @@ def variance_error(d_k: int, n_pairs: int) -> float:
 
     Raises: `ValueError` when d_k or n_pairs is below 1.
 
-    Source: chapter 03.
-
     >>> round(variance_error(6, 30_000), 6)
     0.01
     """
