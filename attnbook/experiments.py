@@ -64,8 +64,6 @@ def variance_error(d_k: int, n_pairs: int) -> float:
 
     Raises: `ValueError` when d_k or n_pairs is below 1.
 
-    Source: chapter 03.
-
     >>> round(variance_error(6, 30_000), 6)
     0.01
     """
@@ -158,7 +156,7 @@ def scaling_rules(
 
     Raises: `ValueError` when d_k or n_draws is below 1 or n_keys below 2.
 
-    Source: chapter 03.
+    Source: chapters 03 and 04.
 
     >>> rules = scaling_rules(64, n_draws=100)
     >>> rules["1"].largest > rules["sqrt(d_k)"].largest > rules["d_k"].largest

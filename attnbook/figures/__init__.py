@@ -29,6 +29,7 @@ from attnbook.figures.scaling import (
     score_histograms,
 )
 from attnbook.figures.stepper import attention_stepper
+from attnbook.figures.temperature import temperature_explorer
 from attnbook.figures.tile_walk import tile_walk
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "score_histograms",
     "shared_heads",
     "squares",
+    "temperature_explorer",
     "tile_walk",
     "turned_pair",
     "turned_query",

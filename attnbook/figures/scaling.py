@@ -1,4 +1,4 @@
-"""The drawings of chapter 03: how scores spread, and what three divisors make of them."""
+"""The drawings of chapters 03 and 04: how scores spread, and what three divisors do to them."""
 
 from __future__ import annotations
 

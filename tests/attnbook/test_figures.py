@@ -122,6 +122,9 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
     ),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
+    "temperature_explorer": lambda: figures.temperature_explorer(
+        [0.0, 2.0, -1.0], ["p", "q", "r"], powers=(-1, 0, 2)
+    ),
     "tile_walk": lambda: _tile_walk(),
     "turned_pair": lambda: figures.turned_pair(),
     "turned_query": lambda: _turned_query(),
@@ -448,6 +451,32 @@ def test_moving_html_holds_one_slider_its_data_and_its_table() -> None:
     assert drawn == set(data["parts"])
 
 
+def test_temperature_explorer_shows_the_weights_of_every_temperature() -> None:
+    scores, temperatures = np.array([0.0, 2.0, -1.0]), (0.5, 1.0, 4.0)
+    drawing = DRAWINGS["temperature_explorer"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    for frame, temperature in enumerate(temperatures):
+        exponentials = np.exp(scores / temperature)
+        weights = exponentials / exponentials.sum()
+        for j in range(3):
+            tall = float(_in_frame(drawing, f"bar-{j}", "height", frame))
+            assert abs(tall - 144 * weights[j]) < 0.051
+            assert _in_frame(drawing, f"weight-{j}", "text", frame) == f"{weights[j]:.2f}"
+            divided = _in_frame(drawing, f"score-{j}", "text", frame).replace("−", "-")
+            assert float(divided) == round(scores[j] / temperature, 2)
+        keys = np.exp(-(weights * np.log(weights)).sum())
+        assert _in_frame(drawing, "keys", "text", frame) == f"effective number of keys {keys:.2f}"
+        assert drawing.labels[frame].endswith(f"effective number of keys {keys:.2f}.")
+    assert drawing.controls[0].options == ("1/2", "1", "4") and drawing.controls[0].start == 1
+    assert drawing.alt.startswith("Temperature 1: weights p 0.11, q 0.84, r 0.04;")
+    assert [row[0] for row in drawing.table] == ["τ", "1/2", "1", "4"]
+
+
+def test_temperature_explorer_counts_one_key_for_the_lowest_temperature() -> None:
+    drawing = figures.temperature_explorer([3.0, 1.0], ["p", "q"], powers=(-6, 0, 12))
+    assert [row[-1] for row in drawing.table[1:]] == ["1.00", "1.44", "2.00"]
+
+
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     drawing = figures.mask_explorer(3, (2, 4), (0, 2), start=("window", 4, 2))
     assert isinstance(drawing, figures.MovingDrawing)
@@ -591,6 +620,12 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
         ),
         (lambda: figures.tile_walk([[1.0]], [1.0], 0), "must be at least 1; got 0 and 2"),
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\); got 5"),
+        (lambda: figures.temperature_explorer([1.0], ["a"]), r"got shape \(1,\) and 1 labels"),
+        (lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]), "two finite numbers"),
+        (
+            lambda: figures.temperature_explorer([1.0, 2.0], ["a", "b"], powers=(1, 2)),
+            r"must hold 0, for τ = 1; got \[1, 2\]",
+        ),
         (
             lambda: figures.squares([1.0], name="z", rows="", columns=""),
             r"a matrix.*got shape \(1,\)",

@@ -16,6 +16,7 @@ from tests.site import (
     test_mask_explorer,
     test_scaling_explorer,
     test_stepper,
+    test_temperature_explorer,
     test_tile_walk,
     test_turned,
 )
@@ -46,6 +47,13 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_scaling_explorer.assert_shows(figure, 64),
         lambda figure: test_scaling_explorer.assert_shows(figure, 1),
         lambda figure: test_scaling_explorer.assert_shows(figure, 1024),
+    ),
+    "temperature explorer": (
+        "04_softmax",
+        "temperature",
+        lambda figure: test_temperature_explorer.assert_shows(figure, 0),
+        lambda figure: test_temperature_explorer.assert_shows(figure, -4),
+        lambda figure: test_temperature_explorer.assert_shows(figure, 5),
     ),
     "stepper": (
         "05_output",

@@ -1,0 +1,110 @@
+"""One row of scores at many temperatures: the moving figure of chapter 04."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook import experiments
+from attnbook.figures.drawing import Array, axis_title, line, rect, text
+from attnbook.figures.matrices import _show
+from attnbook.figures.moving import Control, MovingDrawing
+from attnlib.numpy_dense import softmax
+
+# Where the bars begin, the room for each key, the foot of the bars and the height of a weight of 1.
+LEFT, FOOT, TALL = 88.0, 196.0, 144.0
+WIDTH = 440.0
+ROW = 22.0
+
+
+def effective_keys(weights: ArrayLike) -> float:
+    """Return the effective number of keys: e to the entropy, from 1 (one key takes all) to n.
+
+    >>> effective_keys([0.5, 0.5, 0.0])
+    2.0
+    """
+    row = np.asarray(weights, dtype=np.float64)
+    return round(float(len(row) ** experiments.entropy_share(row)), 12)
+
+
+def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> str:
+    """Return the drawing of one temperature: bars of the weights, and under them the numbers."""
+    divided = scores / float(temperature)
+    weights, step = softmax(divided), (WIDTH - LEFT) / len(scores)
+    even = FOOT - TALL / len(scores)
+    body = [
+        text(LEFT, 24, f"τ = {temperature}", text_anchor="start", font_weight="600", font_size=15,
+             data_part="temperature"),
+        text(WIDTH - 4, 24, f"effective number of keys {effective_keys(weights):.2f}",
+             text_anchor="end", data_part="keys"),
+        line(LEFT, FOOT, WIDTH, FOOT, "muted"),
+        axis_title(4, FOOT - TALL / 2, "weight", text_anchor="start"),
+    ]  # fmt: skip
+    for row, title in enumerate(("key", "score s", "s / τ"), start=1):
+        body.append(axis_title(4, FOOT + ROW * row, title, text_anchor="start"))
+    for j, (label, weight) in enumerate(zip(labels, weights, strict=True)):
+        middle, tall = LEFT + (j + 0.5) * step, round(TALL * weight, 1)
+        bar = min(64.0, step - 16)
+        body += [
+            rect(middle - bar / 2, FOOT - tall, bar, tall, "blue", data_part=f"bar-{j}"),
+            text(middle, FOOT - tall - 6, f"{weight:.2f}", data_part=f"weight-{j}"),
+            text(middle, FOOT + ROW, label, font_weight="600"),
+            text(middle, FOOT + 2 * ROW, _show(scores[j])),
+            text(middle, FOOT + 3 * ROW, _show(divided[j]), data_part=f"score-{j}"),
+        ]
+    body += [
+        line(LEFT, even, WIDTH, even, "orange", "5 4"),
+        text(LEFT, FOOT + 4 * ROW + 4, f"dashed line: equal weights, 1/{len(scores)}",
+             text_anchor="start", fill="muted"),
+    ]  # fmt: skip
+    return "".join(body)
+
+
+def temperature_explorer(
+    scores: ArrayLike, labels: Sequence[str], *, powers: Sequence[int] = range(-4, 6)
+) -> MovingDrawing:
+    """Return a moving figure: the weights of one row of scores, by the temperature that divides it.
+
+    The slider takes the temperature τ through the given powers of 2, and starts at τ = 1, where the
+    weights are those of the scores themselves. Above the bars stands the effective number of keys.
+
+    Shapes: scores (n,) with n labels, n at least 2; made for a handful of keys.
+
+    Raises: `ValueError` for other shapes, scores that are not finite, or powers without 0.
+    """
+    row = np.asarray(scores, dtype=np.float64)
+    if row.ndim != 1 or row.size < 2 or len(labels) != row.size or not np.isfinite(row).all():
+        raise ValueError(
+            "scores must be two finite numbers or more, each with a label; "
+            f"got shape {row.shape} and {len(labels)} labels"
+        )
+    if 0 not in powers:
+        raise ValueError(f"powers must hold 0, for τ = 1; got {list(powers)}")
+    temperatures = [Fraction(2) ** power for power in powers]
+    frames, told, table = [], [], []
+    for temperature in temperatures:
+        weights = softmax(row / float(temperature))
+        shown = [f"{weight:.2f}" for weight in weights]
+        keys = f"{effective_keys(weights):.2f}"
+        frames.append(_frame(row, labels, temperature))
+        named = ", ".join(f"{label} {weight}" for label, weight in zip(labels, shown, strict=True))
+        told.append(f"Temperature {temperature}: weights {named}; effective number of keys {keys}.")
+        table.append((str(temperature), *shown, keys))
+    return MovingDrawing.from_frames(
+        frames,
+        WIDTH + 4,
+        FOOT + 4 * ROW + 16,
+        controls=(
+            Control(
+                "temperature",
+                "temperature τ",
+                tuple(str(t) for t in temperatures),
+                list(powers).index(0),
+            ),
+        ),
+        labels=told,
+        table=(("τ", *labels, "effective number of keys"), *table),
+    )
