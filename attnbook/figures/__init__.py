@@ -10,7 +10,8 @@ from attnlib import _needs
 _needs(__name__, "matplotlib")
 
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.comparison import compared
+from attnbook.figures.comparison import compared, handout_links
+from attnbook.figures.context import word_in_context
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
@@ -40,6 +41,7 @@ __all__ = [
     "bars",
     "compared",
     "gradient_tiles",
+    "handout_links",
     "head_weights",
     "heads_diagram",
     "heatmap",
@@ -57,4 +59,5 @@ __all__ = [
     "shared_heads",
     "squares",
     "tile_walk",
+    "word_in_context",
 ]
