@@ -104,9 +104,9 @@ LINKS = (
     ("as printed", "raw scores, as printed", 2),
     ("raw scores", "raw scores, against the products of X", 2),
     ("scaled", "scaled scores, against the printed raw scores", 2),
-    ("scaled, from X", "scaled scores, against X", 2),
+    ("scaled, X", "scaled scores, against X", 2),
     ("weights", "weights of token 1, against the printed scores", 3),
-    ("weights, from X", "weights of token 1, against X", 3),
+    ("weights, X", "weights of token 1, against X", 3),
 )
 LEFT, TOP, WIDE = 56.0, 84.0, 72.0
 

@@ -124,5 +124,6 @@ def word_in_context(
             Control("scale", "scale", tuple(scales), list(scales).index(start)),
         ),
         labels=labels,
+        about="the word in its sentences",
         table=(("sentence", "scale", "weights", *(f"cosine with {p}" for p in probes)), *rows),
     )

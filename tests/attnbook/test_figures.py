@@ -651,6 +651,12 @@ def test_word_in_context_shows_the_weights_and_the_cosines_of_its_output() -> No
     assert frame == len(drawing.labels) == 16 and len(drawing.table) == 1 + 16
 
 
+def test_tables_of_two_figures_on_one_page_have_two_names() -> None:
+    stepper, context = DRAWINGS["attention_stepper"](), DRAWINGS["word_in_context"]()
+    assert 'aria-label="All values of the figure"' in stepper._repr_html_()
+    assert 'aria-label="All values of the word in its sentences"' in context._repr_html_()
+
+
 def test_word_in_context_begins_with_the_word_alone() -> None:
     drawing = DRAWINGS["word_in_context"]()
     assert isinstance(drawing, figures.MovingDrawing)
