@@ -1,10 +1,11 @@
-# The commands of the project. `make help` lists them.
+# The commands of the project. `make help` lists them; CONTRIBUTING.md says more about each.
 
 PYTHON ?= python3
 PORT ?= 8000
 PYTEST_ARGS ?=
 COLAB_ARGS ?=
 ONLY ?=
+RUNS ?= 3
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
@@ -13,8 +14,8 @@ WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print lighthouse test slow portable fuzz coverage mistakes mutants format notebooks images \
-  bench bench-gpu colab latest links actionlint hooks dist repository clean distclean FORCE
+.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench lighthouse \
+  dist clean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -32,7 +33,7 @@ export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the commands
 	@echo "make ..."
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
 	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
 
 # -- environment -----------------------------------------------------------------------------------
@@ -51,16 +52,19 @@ NEW := FORCE
 endif
 
 $(VENV)/.folder: $(NEW)
-	@command -v "$(PYTHON)" >/dev/null || { \
-	  echo "Cannot start: there is no command $(PYTHON). Install Python 3.11 or newer, or name it: make book PYTHON=python3.12" >&2; \
-	  exit 1; }
-	@"$(PYTHON)" tools/check_prerequisites.py
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || { \
+	  came=$$(command -v "$(PYTHON)" >/dev/null && "$(PYTHON)" --version 2>&1 || echo "no such command"); \
+	  echo "Cannot start: $(PYTHON) must be Python 3.11 or newer; got $$came." \
+	    "Name another one: make book PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Cannot start: $(PYTHON) must have its modules venv and ensurepip. On Debian and Ubuntu they come" \
+	    "in the package python3-venv" >&2; exit 1; }
 	@echo "Making the environment in $(VENV)"
 	@$(STEP) "making the environment" "$(PYTHON)" -m venv --clear --without-pip $(VENV)
 	@$(STEP) "putting pip into the environment" $(BIN)/python -m ensurepip --upgrade --default-pip
 	@printf '%s\n' "$(CURDIR)" > $@
 
-$(PACKAGES): $(REQUIREMENTS) constraints.txt $(VENV)/.folder
+$(PACKAGES): $(REQUIREMENTS) tools/constraints.txt $(VENV)/.folder
 	@echo "Installing the pinned packages: a few minutes and, on Linux, up to 6 GB"
 	@$(STEP) "installing the pinned packages" $(BIN)/python -m pip install -r $(REQUIREMENTS)
 	@touch $@
@@ -71,7 +75,7 @@ $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@touch $@
 
 $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
-	@echo "Installing KaTeX, axe-core and what joins the stylesheets"
+	@echo "Installing KaTeX and axe-core"
 	@$(STEP) "installing what the book takes from npm" $(BIN)/npm ci --ignore-scripts
 	@touch $@
 
@@ -79,7 +83,7 @@ $(NODE): package.json package-lock.json .npmrc $(PACKAGES)
 
 BOOK := _build/.complete
 FOLDERS := _ext attnbook attnlib benchmarks/results chapters reference
-SOURCES := _config.yml _toc.yml index.md references.bib tests/mistakes.txt \
+SOURCES := _config.yml _toc.yml index.md tests/mistakes.txt \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
 # The list changes when a file comes or goes, which the files that are left do not show.
@@ -97,23 +101,25 @@ $(BOOK): $(ENVIRONMENT) _build/.sources $(SOURCES)
 book: $(BOOK) ## build the website (the first time: environment and packages too)
 	@echo "The book is in $(CURDIR)/_build/html/index.html"
 
-serve: $(BOOK) ## serve the website on this machine (PORT=8000)
-	@$(BIN)/python -m tools.serve $(PORT)
+serve: $(BOOK) ## serve the website on this machine until Ctrl-C (PORT=8000)
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-print: $(BOOK) ## make the whole book one page, and a PDF of it where a Chromium is installed
+print: $(BOOK) ## make a PDF of the whole book (needs Chromium)
 	@$(BIN)/python -m tools.print_book
 
 # Lighthouse is large, and the book needs none of it: it is installed by the first run.
 LIGHTHOUSE := tools/lighthouse/node_modules/.complete
 
 $(LIGHTHOUSE): tools/lighthouse/package.json tools/lighthouse/package-lock.json $(PACKAGES)
-	@echo "Installing Lighthouse, 190 MB"
+	@echo "Installing Lighthouse CI, 130 MB"
 	@PUPPETEER_SKIP_DOWNLOAD=1 $(STEP) "installing Lighthouse" \
 	  $(BIN)/npm ci --prefix tools/lighthouse --ignore-scripts
 	@touch $@
 
-lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium)
-	@$(BIN)/python -m tools.page_scores
+lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium; RUNS=3)
+	@cd _build && for form in mobile desktop; do \
+	  FORM=$$form RUNS=$(RUNS) ../tools/lighthouse/node_modules/.bin/lhci autorun \
+	    --config=../tools/lighthouse/lighthouserc.cjs || exit 1; done
 
 # -- checks ----------------------------------------------------------------------------------------
 
@@ -124,35 +130,18 @@ test: $(BOOK) ## check format, lint, types, tests, every notebook (PYTEST_ARGS=.
 	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 # A second command, so that the first one stays short.
-slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on purpose, make portable
+slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on purpose, other CPUs
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m tools.portable $(WORKERS)
 
-portable: $(ENVIRONMENT) ## run the notebooks and figures as older CPUs would, and on more threads
-	@$(BIN)/python -m tools.portable $(WORKERS) $(PYTEST_ARGS)
-
-# What it finds it keeps in .hypothesis/, and tries first the next time.
-fuzz: $(ENVIRONMENT) ## draw many other examples for the properties and the fuzzing (PYTEST_ARGS=...)
-	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/attnlib/test_fuzz.py tests/attnlib/test_properties.py \
-	  $(WORKERS) $(PYTEST_ARGS)
-
-coverage: $(ENVIRONMENT) ## say which lines of the packages the unit tests run, and which the notebooks
-	@$(BIN)/python -m tools.covered $(WORKERS) $(PYTEST_ARGS)
+coverage: $(ENVIRONMENT) ## fail if the unit tests leave out a line or a branch of the numerics
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 mistakes: $(ENVIRONMENT) ## make mistakes on purpose; tests and chapters must notice (ONLY="row sum")
 	@$(BIN)/python -m tools.mistakes --only "$(ONLY)"
-
-mutants: $(ENVIRONMENT) ## make every change of mutmut, and list what no test notices (ONLY="attnlib.masks*")
-	@rm -rf mutants
-	@$(BIN)/mutmut run $(ONLY)
-	@$(BIN)/mutmut results
-
-hooks: $(ENVIRONMENT) ## let git check format, lint, types and workflows before each commit
-	@$(BIN)/pre-commit install
-
-# Its linter is no Python program: pre-commit installs it, and it comes from GitHub.
-actionlint: $(ENVIRONMENT) ## check the syntax of the workflows
-	@$(BIN)/pre-commit run actionlint --all-files
 
 format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -169,45 +158,30 @@ images: $(ENVIRONMENT) ## store the figures' reference images again, then look a
 bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ratios
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.blockwise
-
-bench-gpu: $(ENVIRONMENT) ## the same on a CUDA GPU, beside torch's kernels (needs a torch with CUDA in .venv)
-	@$(BIN)/python -m benchmarks.gpu
-
-# -- other versions, other places ---------------------------------------------------------------------
+	@$(BIN)/python -m benchmarks.tables
 
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
 
-# In an environment of its own, as pip resolves it today. Of Matplotlib's charts our words are compared.
-latest: ## check everything on the newest versions of what the notebooks run on
-	@rm -rf _build/latest
-	@$(MAKE) --no-print-directory _build/latest/.folder VENV=_build/latest
-	@_build/latest/bin/python -m tools.latest > _build/latest.txt
-	@$(MAKE) --no-print-directory test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
-	  PYTEST_ARGS="--nbval-sanitize-with tests/attnbook/newer_matplotlib.cfg $(PYTEST_ARGS)"
-
-links: $(ENVIRONMENT) ## ask every other site that the book links to
-	@$(BIN)/jupyter-book build . --path-output _build/links --builder linkcheck --quiet >/dev/null || { \
-	  grep -F '[broken]' _build/links/_build/html/output.txt; exit 1; }
-	@echo "Every link to another site leads somewhere."
-
 # -- releases --------------------------------------------------------------------------------------
 
+# The wheel is made from the sdist, so the files in it show that the sdist is complete.
 dist: $(ENVIRONMENT) ## build wheel and sdist into dist/, check them, try the wheel by itself
-	@rm -rf dist
-	@$(STEP) "building wheel and sdist" $(BIN)/python -m build --no-isolation --outdir dist .
-	@$(BIN)/python -m tools.release dist
-
-# -- housekeeping ----------------------------------------------------------------------------------
-
-repository: $(VENV)/.folder ## set the repository's address everywhere (URL=https://github.com/ACCOUNT/REPO)
-	@$(BIN)/python -m tools.set_repository "$(URL)"
+	@rm -rf dist _build/wheel
+	@$(STEP) "building wheel and sdist" $(BIN)/python -m build --no-isolation .
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/python -m zipfile -e dist/*.whl _build/wheel
+	@diff -r -x __pycache__ attnlib _build/wheel/attnlib
+	@diff -r -x __pycache__ attnbook _build/wheel/attnbook
+	@$(BIN)/python -m venv --clear _build/try
+	@$(STEP) "installing the wheel" _build/try/bin/python -m pip install -c tools/constraints.txt dist/*.whl
+	@cd _build/try && bin/python -W error -c 'import attnlib; print(*attnlib.implementations())'
+	@$(STEP) "installing the wheel with its figures" \
+	  _build/try/bin/python -m pip install -c tools/constraints.txt "$$(echo dist/*.whl)[figures]"
+	@cd _build/try && bin/python -W error -c 'from attnbook import figures; figures.scaling_explorer()._repr_html_()'
 
 clean: ## remove the website and all caches, keep the environment
 	@rm -rf _build mutants
 	@find . \( -path ./$(VENV) -o -path ./node_modules -o -path ./.git \) -prune -o -type d \
 	  \( -name __pycache__ -o -name .hypothesis -o -name '.*_cache' -o -name .ipynb_checkpoints \) \
 	  -prune -exec rm -rf {} +
-
-distclean: clean ## remove the environment too
-	@rm -rf $(VENV) node_modules tools/lighthouse/node_modules *.egg-info build dist

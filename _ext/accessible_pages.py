@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from lean_pages import plain_text
 from sphinx.application import Sphinx
+from static_math import plain_text
 
 
 def visit_citation(self: Any, node: nodes.Element) -> None:
@@ -97,29 +97,10 @@ def keep_together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             kept += nodes.Text(closed[0])
 
 
-def name_toggles(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
-) -> None:
-    """Name what unfolds the pages below a page in the contents; the theme draws an arrow alone."""
-    generate = context.get("generate_toctree_html")
-    if generate is None:
-        return
-
-    def named(*args: Any, **options: Any) -> Any:
-        contents = generate(*args, **options)
-        for summary in contents.select("summary") if contents else ():
-            above = summary.find_previous("a")
-            summary["aria-label"] = f"Pages below {above.get_text()}"
-        return contents
-
-    context["generate_toctree_html"] = named
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the hooks."""
     app.add_node(nodes.citation, override=True, html=(visit_citation, depart_citation))
     app.connect("doctree-read", sort_tables)
     app.connect("doctree-resolved", name_tables)
     app.connect("doctree-resolved", keep_together)
-    app.connect("html-page-context", name_toggles, priority=900)
     return {"version": "1.0", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,13 +25,6 @@ logger = logging.getLogger(__name__)
 
 HOW_TO_INSTALL = "run `make book`, which installs what the formulas need"
 
-# The two faces in almost every formula, and the HTML that shows that a page uses them.
-PRELOADED = {
-    "KaTeX_Main-Regular": 'class="katex-html"',
-    "KaTeX_Math-Italic": 'class="mord mathnormal"',
-}
-
-
 # What opens and closes a group in TeX, and the space that parts equations.
 MARKS = re.compile(
     r"(?P<open>\{|\\begin\b|\\left\b)|(?P<close>\}|\\end\b|\\right\b)|(?P<gap>\\qquad\b)|\\."
@@ -43,16 +36,14 @@ class FormulaError(Exception):
 
 
 class Renderer:
-    """KaTeX in a Node process, and what one build's formulas left to know.
+    """KaTeX in a Node process, which starts with the first formula.
 
-    The process starts with the first formula. `fonts` has the preloaded fonts each page uses,
-    `failed` the pages with a formula that could not be read.
+    `failed` has the pages with a formula that could not be read.
     """
 
     def __init__(self, node: str, katex: Path) -> None:
         self.command = [node, str(Path(__file__).parent / "render_math.js"), str(katex)]
         self.process: subprocess.Popen[str] | None = None
-        self.fonts: dict[str, set[str]] = {}
         self.failed: set[str] = set()
 
     def html(self, tex: str, *, display: bool) -> str:
@@ -93,6 +84,30 @@ def equations(tex: str) -> list[str]:
             found.append(tex[start : mark.start()].strip())
             start = mark.end()
     return [*found, tex[start:].strip()]
+
+
+def plain_math(tex: str) -> str:
+    """TeX as a title or a description can show it.
+
+    >>> plain_math(r"QK^{\\mathsf T}/\\sqrt{d_k}")
+    'QKᵀ/√dₖ'
+    """
+    tex = re.sub(r"\\sqrt\s*\{([^{}]*)\}", r"√\1", tex)
+    tex = re.sub(r"\\(?:mathrm|mathsf|mathbf|text|operatorname)\s*", "", tex)
+    tex = tex.replace(r"\top", "T").replace(r"\cdot", "·").replace(r"\times", "×")
+    tex = re.sub(r"\s+", " ", re.sub(r"[{}\\]", "", tex)).strip()
+    for written, sign in (("^T", "ᵀ"), ("^2", "²"), ("_k", "ₖ")):
+        tex = re.sub(rf"{re.escape(written)}(?!\w)", sign, tex)
+    return tex
+
+
+def plain_text(node: nodes.Node) -> str:
+    """A node's words, formulas included."""
+    if isinstance(node, nodes.math):
+        return plain_math(node.astext())
+    if isinstance(node, nodes.Text):
+        return str(node.astext())
+    return "".join(plain_text(child) for child in node.children)
 
 
 def find_node() -> str:
@@ -160,14 +175,11 @@ def render(self: Any, node: nodes.Element, *, display: bool) -> str:
     page = getattr(self.builder, "current_docname", "")
     parts = equations(node.astext()) if display else [node.astext()]
     try:
-        html = "".join(renderer.html(tex, display=display) for tex in parts)
+        return "".join(renderer.html(tex, display=display) for tex in parts)
     except FormulaError as problem:
         logger.error("formula: %s", problem, location=node, type="math")
         renderer.failed.add(page)
         return f"<code>{self.encode(node.astext())}</code>"
-    fonts = renderer.fonts.setdefault(page, set())
-    fonts.update(font for font, sign in PRELOADED.items() if sign in html)
-    return html
 
 
 def visit_inline(self: Any, node: nodes.math) -> None:
@@ -181,7 +193,10 @@ def visit_inline(self: Any, node: nodes.math) -> None:
 def visit_display(self: Any, node: nodes.math_block) -> None:
     """A formula of its own, with its number at the right. Only what cannot break scrolls."""
     number = get_node_equation_number(self, node) if node["number"] else None
-    self.body.append(self.starttag(node, "div", "", CLASS="math math-block"))
+    # Furo puts a box around, with the formula's own ids.
+    around = node.parent.get("ids") if node.parent is not None else None
+    named: Any = {"ids": []} if around == node["ids"] else node
+    self.body.append(self.starttag(named, "div", "", CLASS="math math-block"))
     name = f"Equation {number}" if number else "Equation"
     # The script of the page makes the box a stop for the Tab key only where it scrolls.
     self.body.append(f'<div class="math-scroll" role="group" aria-label="{name}">')
@@ -193,15 +208,6 @@ def visit_display(self: Any, node: nodes.math_block) -> None:
         self.body.append("</span>")
     self.body.append("</div>\n")
     raise nodes.SkipNode
-
-
-def preload_fonts(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
-) -> None:
-    """Ask early for the fonts of the formulas, so that nothing moves when they arrive."""
-    renderer: Renderer = app.builder.static_math  # type: ignore[attr-defined]
-    fonts = renderer.fonts.get(pagename, set()) if doctree is not None else set()
-    context["preloaded_fonts"] = [f"_static/katex/fonts/{font}.woff2" for font in sorted(fonts)]
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
@@ -223,7 +229,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "static_math", inline_renderers=(visit_inline, None), block_renderers=(visit_display, None)
     )
     app.connect("builder-inited", start)
-    app.connect("html-page-context", preload_fonts)
     app.connect("build-finished", finish)
     # Formulas go through one process, so pages are written one after another.
     return {"version": "1.0", "parallel_read_safe": True, "parallel_write_safe": False}

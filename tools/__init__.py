@@ -1,1 +1,5 @@
-"""What the Makefile calls: for the environment, the notebooks and the repository's address."""
+"""What the Makefile calls, and where the project stands."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent

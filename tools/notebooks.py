@@ -1,29 +1,28 @@
-"""Execute, normalise and check notebooks, so that a diff shows what changed and nothing else.
+"""Run and normalise notebooks, so that a diff shows what changed and nothing else.
 
     python -m tools.notebooks execute   [NOTEBOOK …]   run in place, from top to bottom
     python -m tools.notebooks normalise [NOTEBOOK …]   rewrite without running
-    python -m tools.notebooks check     [NOTEBOOK …]   name those that `normalise` would change
 
-Without arguments each takes every notebook of `chapters/` and `reference/`.
+Without a name each takes every notebook of `chapters/` and `reference/`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import yaml
 
-from tools.set_repository import repository_address
+from tools import ROOT
 
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
 
+REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 SETUP_TAG = "set-up"
 FOLDED_TAGS = {SETUP_TAG, "solution"}
 SETUP_CELL = f"""\
@@ -31,7 +30,7 @@ SETUP_CELL = f"""\
 import importlib.util
 
 if importlib.util.find_spec("attnlib") is None:
-    %pip install --quiet --no-deps git+{repository_address()}"""
+    %pip install --quiet --no-deps git+{REPOSITORY}"""
 # For chapters that import Triton: torch brings it with its CUDA build alone, and not on macOS.
 TRITON_SETUP_CELL = f"""\
 # @title Set-up: installs attnlib and Triton where missing (on Colab); changes nothing else
@@ -39,11 +38,14 @@ import importlib.util
 import sys
 
 if importlib.util.find_spec("attnlib") is None:
-    %pip install --quiet --no-deps git+{repository_address()}
+    %pip install --quiet --no-deps git+{REPOSITORY}
 if importlib.util.find_spec("triton") is None and sys.platform == "linux":
     %pip install --quiet --no-deps triton"""
 
-KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 CELL_METADATA = ("cellView", "jupyter", "mystnb", "tags")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -61,57 +63,27 @@ def normalise(notebook: Notebook) -> Notebook:
     A cell that was never run keeps its missing execution count: normalising does not hide that.
     """
     written = [cell for cell in notebook["cells"] if cell["source"].strip()]
-    taken = {cell["id"] for cell in written if CELL_ID.fullmatch(cell.get("id", ""))}
+    held = [cell.get("id", "") for cell in written]
+    free = (name for n in range(1, 10_000) if (name := f"cell-{n:02d}") not in held)
     cells: list[Cell] = []
-    seen: set[str] = set()
     count = 0
-    for cell in written:
-        identity = cell.get("id", "")
-        if not CELL_ID.fullmatch(identity) or identity in seen:
-            identity = _free_identity(taken)
-        seen.add(identity)
-        ran = cell["cell_type"] == "code" and cell["execution_count"] is not None
-        count += ran
-        cells.append(_normalised_cell(cell, identity, count if ran else None))
-    return {
-        "cells": cells,
-        "metadata": {"kernelspec": dict(KERNELSPEC), "language_info": {"name": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-
-
-def _free_identity(taken: set[str]) -> str:
-    number = 1
-    while f"cell-{number:02d}" in taken:
-        number += 1
-    taken.add(f"cell-{number:02d}")
-    return f"cell-{number:02d}"
-
-
-def _normalised_cell(cell: Cell, identity: str, count: int | None) -> Cell:
-    lines = [line.rstrip() if cell["cell_type"] == "code" else line for line in _lines(cell)]
-    new: Cell = {
-        "cell_type": cell["cell_type"],
-        "id": identity,
-        "metadata": _normalised_metadata(cell["metadata"]),
-        "source": "\n".join(lines),
-    }
-    if cell["cell_type"] == "code":
-        new["execution_count"] = count
-        new["outputs"] = _normalised_outputs(cell["outputs"], count)
-    elif cell.get("attachments"):
-        new["attachments"] = cell["attachments"]
-    return new
-
-
-def _lines(cell: Cell) -> list[str]:
-    lines: list[str] = cell["source"].split("\n")
-    while lines and not lines[0].strip():
-        lines.pop(0)
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return lines
+    for place, (cell, name) in enumerate(zip(written, held, strict=True)):
+        is_good = CELL_ID.fullmatch(name) and name not in held[:place]
+        is_code = cell["cell_type"] == "code"
+        source = re.sub(r"^(?:[ \t]*\n)+|\s+$", "", cell["source"])
+        new: Cell = {
+            "cell_type": cell["cell_type"],
+            "id": name if is_good else next(free),
+            "metadata": _normalised_metadata(cell["metadata"]),
+            "source": re.sub(r"(?m)[ \t]+$", "", source) if is_code else source,
+        }
+        if is_code:
+            ran = cell["execution_count"] is not None
+            count += ran
+            new["execution_count"] = count if ran else None
+            new["outputs"] = _normalised_outputs(cell["outputs"], new["execution_count"])
+        cells.append(new)
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
 def _normalised_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -194,89 +166,60 @@ def execute(path: Path) -> None:
     Raises:
         NotebookError: which cell did not, and its traceback.
     """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+    from traitlets.config import Config
+
     # One thread: the order of a sum, so its last bit, does not hang on the number of cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    try:
-        write_normalised(path, executed(read(path), path.resolve().parent))
-    except NotebookError as error:
-        raise NotebookError(f"{path}, {error}") from None
+    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")  # this environment's kernel
+    number = 0
 
+    def note(cell: Cell, cell_index: int) -> None:
+        nonlocal number
+        number = cell_index + 1
 
-def executed(
-    notebook: Notebook,
-    folder: Path,
-    kernel: dict[str, Any] | None = None,
-    environment: dict[str, str] | None = None,
-) -> Notebook:
-    """Return the notebook with the outputs of a run in this folder.
-
-    The kernel is that of the Python that runs this tool unless another one is given, in the form of
-    a kernel.json; `environment` replaces this process's own.
-
-    Raises:
-        NotebookError: which cell raised or, with the tag `raises-exception`, raised nothing.
-    """
-    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, DeadKernelError
-    from traitlets import default
-
-    class ThisKernel(AsyncKernelManager):
-        """Starts the one kernel that is meant, whatever else is registered as python3."""
-
-        @default("transport_encryption")
-        def _encrypted(self) -> str:
-            return "auto"  # without it the kernel warns on each start that others could listen
-
-        @property
-        def kernel_spec(self) -> KernelSpec:
-            return KernelSpec(resource_dir=RESOURCES, **(kernel or get_kernel_dict()))
-
-    node = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call]
+    node = nbformat.from_dict(read(path))  # type: ignore[no-untyped-call]
     for cell in node["cells"]:
         if cell["cell_type"] == "code":
             cell["execution_count"], cell["outputs"] = None, []
     client = NotebookClient(
         node,
+        # Without encryption the kernel warns on each start that others could listen.
+        config=Config({"KernelManager": {"transport_encryption": "auto"}}),
         timeout=600,
         kernel_name="python3",
-        kernel_manager_class=ThisKernel,
         record_timing=False,
-        resources={"metadata": {"path": str(folder)}},
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+        on_cell_start=note,
     )
     try:
-        client.execute(**({"env": environment} if environment else {}))
+        client.execute()
     except (CellExecutionError, DeadKernelError, TimeoutError) as error:
-        raise NotebookError(f"cell {_stopped_at(node)}:\n{error}") from None
+        raise NotebookError(f"{path}, cell {number}:\n{error}") from None
     for number, cell in enumerate(node["cells"], start=1):
-        if "raises-exception" in cell["metadata"].get("tags", []) and not _raised(cell):
-            raise NotebookError(f"cell {number}: tagged raises-exception, and raised none")
-    ran: Notebook = node
-    return ran
-
-
-def _raised(cell: Cell) -> bool:
-    return any(output["output_type"] == "error" for output in cell.get("outputs", []))
-
-
-def _stopped_at(notebook: Notebook) -> int:
-    """Return the number, from 1 and over all cells, of the last cell that was started."""
-    started = [
-        number
-        for number, cell in enumerate(notebook["cells"], start=1)
-        if cell["cell_type"] == "code" and (cell["execution_count"] is not None or cell["outputs"])
-    ]
-    return started[-1] if started else 1
+        raised = any(output["output_type"] == "error" for output in cell.get("outputs", []))
+        if "raises-exception" in cell["metadata"].get("tags", []) and not raised:
+            raise NotebookError(f"{path}, cell {number}: tagged raises-exception, and raised none")
+    write_normalised(path, node)
 
 
 # -- command line ---------------------------------------------------------------------------------
 
 
-def _execute_all(paths: list[Path]) -> int:
-    for path in paths:
+def main(arguments: list[str]) -> int:
+    """Run one of the two commands and return its exit status."""
+    command, *names = arguments or [""]
+    if command not in ("execute", "normalise"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    everything = [*Path().glob("chapters/*.ipynb"), *Path().glob("reference/*.ipynb")]
+    for path in [Path(name) for name in names] or sorted(everything):
+        if command == "normalise":
+            if write_normalised(path, read(path)):
+                print(f"Normalised {path}")
+            continue
         print(f"Running {path}", flush=True)
         try:
             execute(path)
@@ -286,41 +229,5 @@ def _execute_all(paths: list[Path]) -> int:
     return 0
 
 
-def _normalise_all(paths: list[Path]) -> int:
-    for path in paths:
-        if write_normalised(path, read(path)):
-            print(f"Normalised {path}")
-    return 0
-
-
-def _check_all(paths: list[Path]) -> int:
-    others = [path for path in paths if not is_normalised(path)]
-    for path in others:
-        print(f"Not normalised: {path} (make format mends it)", file=sys.stderr)
-    return 1 if others else 0
-
-
-COMMANDS: dict[str, Callable[[list[Path]], int]] = {
-    "execute": _execute_all,
-    "normalise": _normalise_all,
-    "check": _check_all,
-}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run one of the three commands and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("notebook", nargs="*", type=Path)
-    chosen = parser.parse_args(arguments)
-    paths = chosen.notebook or [
-        path
-        for folder in ("chapters", "reference")
-        for path in sorted(Path(folder).glob("*.ipynb"))
-    ]
-    return COMMANDS[chosen.command](paths)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,12 @@
-"""Run what has a stored result at each level of instructions that this CPU has: `make portable`.
+"""Run what has a stored result at each level of instructions that this CPU has.
 
     python -m tools.portable [PYTEST ARGUMENT …]
 
 NumPy, torch and their libraries hold several versions of a function and choose by what the CPU
 can do. The last bits of a result hang on that choice, and on how many threads share a sum; a
-stored output must not. So the notebooks, the figures, the experiments and the examples run again
-with these choices taken away one after the other, from what the CPU does by itself down to the
-baseline: each level with one thread and with three. A run takes about a minute on two cores.
+stored output must not. So the notebooks and the tests of `attnbook` run again with these choices
+taken away one after the other, from what the CPU does by itself down to the baseline: each level
+with one thread and with three. A run takes about a minute on two cores.
 
 The names of NumPy's levels come from NumPy. A level is left out where it changes nothing, because
 no function has a version of its own for it. A level that does not take effect is an error; NumPy,
@@ -20,22 +20,14 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
-import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tools.set_repository import ROOT
+from tools import ROOT
 
-RUN = {
-    "chapters": "chapters",
-    "reference": "reference",
-    "figures": "tests/attnbook/test_figures.py",
-    "experiments": "tests/attnbook/test_experiments.py",
-    "examples": "tests/attnbook/test_examples.py",
-}
-PYTEST = ["pytest", "--nbval", "--nbval-current-env", "-m", "not slow", "-q", "--color=no"]
+PYTEST = ["pytest", "--nbval", "--nbval-current-env", "-m", "not slow", "-q", "--tb=no"]
+RUN = ["chapters", "reference", "tests/attnbook"]
 
 # What the other libraries are told, by the first pattern that one of NumPy's names matches. MKL
 # hears MKL_ENABLE_INSTRUCTIONS on Intel's CPUs alone, and MKL_CBWR everywhere.
@@ -77,7 +69,6 @@ print(json.dumps({
     "on": [name for name in __cpu_dispatch__ if __cpu_features__[name]],
     "chosen": json.dumps(chosen, sort_keys=True),
     "torch": torch.backends.cpu.get_cpu_capability(),
-    "versions": f"NumPy {numpy.__version__}, torch {torch.__version__}",
 }))
 """
 
@@ -95,15 +86,7 @@ class Seen(NamedTuple):
     on: list[str]
     chosen: str
     torch: str
-    versions: str
     blas: str = ""
-
-
-class Outcome(NamedTuple):
-    """What pytest said at its end: its counts, and the names of the tests that failed."""
-
-    counts: str
-    failed: list[str]
 
 
 def levels(found: list[str], machine: str) -> list[Level]:
@@ -140,8 +123,7 @@ def seen(level: Level) -> Seen:
         [sys.executable, "-c", PROBE], env=verbose, capture_output=True, text=True, check=True
     )
     core = re.search(r"(?m)^Core: (\w+)", done.stdout + done.stderr)
-    said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return Seen(**said, blas=core[1] if core else "")
+    return Seen(**json.loads(done.stdout.splitlines()[-1]), blas=core[1] if core else "")
 
 
 def problem(level: Level, found: Seen) -> str | None:
@@ -156,81 +138,32 @@ def problem(level: Level, found: Seen) -> str | None:
     return None
 
 
-def plan(steps: list[Level]) -> list[tuple[Level, int]]:
-    """Return what is run: each level with one thread and with three."""
-    return [(step, n) for step in steps for n in (1, 3)]
-
-
-def outcome(said: str) -> Outcome:
-    """Return the counts of pytest's closing line, and the tests that it lists as not passed.
-
-    Example:
-        >>> outcome("FAILED a.ipynb::Cell 2 - differs\\n1 failed, 3 passed in 2.10s\\n")
-        Outcome(counts='1 failed, 3 passed', failed=['a.ipynb::Cell 2'])
-    """
-    closing = re.findall(r"(?m)^=* ?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", said)
-    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said)
-    return Outcome(closing[-1] if closing else "pytest did not finish", failed)
-
-
-def cpu() -> str:
-    """Return the CPU's name, family and model, and those of its flags that matter here."""
-    if shutil.which("lscpu") is None:
-        return platform.processor() or platform.machine()
-    spoken = {**os.environ, "LC_ALL": "C"}
-    said = subprocess.run(["lscpu"], env=spoken, capture_output=True, text=True, check=True).stdout
-    facts = dict(re.findall(r"(?m)^([^:\n]+):[ \t]*(.*)$", said))
-    flags = [flag for flag in facts.get("Flags", "").split() if re.match("avx|amx|fma|sse4", flag)]
-    name = facts.get("Model name", platform.machine())
-    return (
-        f"{name}, family {facts.get('CPU family', '?')}, model {facts.get('Model', '?')}"
-        f" ({' '.join(sorted(flags)) or 'no flags of x86'})"
-    )
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the levels, print a line for each, and return 1 if any is red."""
-    given = sys.argv[1:] if arguments is None else arguments
+def main(arguments: list[str]) -> int:
+    """Run the levels, print pytest's summary of each, and return 1 if any is red."""
     native = seen(Level("native", {}))
-    print(f"{cpu()}; {native.versions}", flush=True)
-    steps: list[Level] = []
-    before = None
+    before, red = None, False
     for level in levels(native.on, platform.machine()):
         found = seen(level)
         if why := problem(level, found):
             print(f"{level.name} did not take effect: {why}", file=sys.stderr)
             return 1
-        if before is not None and found._replace(on=[]) == before._replace(on=[]):
-            print(
-                f"{level.name}: all functions are those of {steps[-1].name}, left out", flush=True
-            )
+        if before and found._replace(on=[]) == before._replace(on=[]):
+            print(f"{level.name}: every function is that of the level above; left out", flush=True)
             continue
-        print(f"{level.name}: torch {found.torch}, OpenBLAS {found.blas or 'not seen'}", flush=True)
-        steps.append(level)
         before = found
-    if len(steps) == 1:
-        print("NumPy found no instructions to switch off here: one level, that of the CPU.")
-    red = False
-    for level, threads in plan(steps):
-        start = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-m", *PYTEST, *given, *RUN.values()],
-            cwd=ROOT,
-            env=environment(level, threads),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        result = outcome(done.stdout)
-        count = f"{threads} thread{'s' if threads > 1 else ''}"
-        seconds = f"{time.monotonic() - start:.0f} s"
-        print(f"{level.name}, {count}: {', '.join(RUN)}: {result.counts}, {seconds}", flush=True)
-        if done.returncode:
-            red = True
-            said = [f"    {name}" for name in result.failed]
-            print("\n".join(said or [(done.stdout + done.stderr)[-2000:]]), flush=True)
+        for threads in (1, 3):
+            about = f"torch {found.torch}, OpenBLAS {found.blas or 'not seen'}"
+            print(f"{level.name}, {threads} thread(s), {about}:", flush=True)
+            command = [sys.executable, "-m", *PYTEST, *arguments, *RUN]
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment(level, threads), capture_output=True, text=True
+            )
+            said = (done.stdout + done.stderr).splitlines()
+            failed = [line for line in said if line.startswith(("FAILED", "ERROR", "INTERNAL"))]
+            print("\n".join([*failed, *said[-1:]]), flush=True)
+            red = red or done.returncode != 0
     return 1 if red else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

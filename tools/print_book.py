@@ -1,92 +1,142 @@
-"""Make the whole book one page, and a PDF of it where a Chromium is installed: `make print`.
+"""Print every page of the built book with Chromium and join them to one PDF: `make print`.
 
-The page is `_build/print/index.html`, to be read without a network; the PDF stands beside it.
+The PDF, `_build/attention-step-by-step.pdf`, has bookmarks for parts, pages and sections, page
+numbers throughout, and links that lead within it.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import ArrayObject, FloatObject, NameObject, NullObject
 
 ROOT = Path(__file__).resolve().parent.parent
-PRINT = ROOT / "_build" / "print"
-PDF = "attention-step-by-step.pdf"
+BOOK = ROOT / "_build" / "html"
+PDF = ROOT / "_build" / "attention-step-by-step.pdf"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# The sandbox needs rights that a container does not give; the page is the book's own.
+# The sandbox needs rights that a container does not give; the pages are the book's own.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
-def build_page(folder: Path = PRINT, doctrees: Path | None = None) -> None:
-    """Build the page and what it needs in a folder.
-
-    Raises:
-        RuntimeError: the book has an error or a warning; Sphinx has said which.
-    """
-    from jupyter_book.sphinx import build_sphinx
-
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    status = build_sphinx(
-        str(ROOT),
-        str(folder),
-        doctreedir=str(doctrees or ROOT / "_build" / ".doctrees"),
-        path_config=str(ROOT / "_config.yml"),
-        noconfig=True,
-        # As `jupyter-book build` has them: with another value all pages would be read anew.
-        confoverrides={
-            "external_toc_path": str(ROOT / "_toc.yml"),
-            "latex_individualpages": False,
-            "nitpicky": True,
-        },
-        builder="singlehtml",
-        warningiserror=True,
-        keep_going=True,
-        quiet=True,
-    )
-    if status != 0:
-        raise RuntimeError(f"the page was not built: {status}")
+def parts() -> list[tuple[str, list[str]]]:
+    """Return the name of each part and its pages in order; the first page is a part of its own."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    found = [("", [toc["root"]])]
+    for part in toc["parts"]:
+        pages = [
+            page["file"] for top in part["chapters"] for page in (top, *top.get("sections", []))
+        ]
+        found.append((part["caption"], pages))
+    return found
 
 
-def print_page(folder: Path = PRINT) -> Path | None:
-    """Print the page to a PDF with bookmarks and page numbers; None where there is no Chromium."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        return None
-    from playwright.sync_api import sync_playwright
+def printed(browser: Any, file: Path, first: int) -> PdfReader:
+    """Return a page of the book as a PDF whose page numbers begin with `first`."""
+    # The page's own policy would refuse the style.
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    # Some pages are long, and a machine may be slow or busy.
+    page.set_default_timeout(0)
+    page.goto(file.as_uri())
+    page.evaluate("document.fonts.ready.then(() => true)")
+    page.add_style_tag(content=f"html {{ counter-reset: page {first - 1} }}")
+    pdf = page.pdf(prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
+    context.close()
+    return PdfReader(io.BytesIO(pdf))
 
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        page = chromium.new_page()
-        # It is a long page, and a machine may be slow or busy.
-        page.set_default_timeout(0)
-        page.goto((folder / "index.html").as_uri())
-        page.evaluate("document.fonts.ready.then(() => true)")
-        page.pdf(
-            path=folder / PDF,
-            prefer_css_page_size=True,
-            print_background=True,
-            outline=True,
-            tagged=True,
-        )
-        chromium.close()
-    return folder / PDF
+
+class Book:
+    """A PDF that grows by one page of the book at a time."""
+
+    def __init__(self) -> None:
+        self.writer = PdfWriter()
+        self.places: dict[str, Any] = {}  # where a page of the book, or an anchor in it, stands
+        self.links: list[tuple[Any, str]] = []
+        self.part: Any = None
+
+    def add(self, reader: PdfReader, address: str, part: str) -> None:
+        """Add a page of the book, first of `part` if named; remember its anchors and its links."""
+        first = len(self.writer.pages)
+        self.writer.append(reader, import_outline=False)
+        if part:
+            self.part = self.writer.add_outline_item(title=part, page_number=first)
+        self.add_bookmarks(reader, reader.outline, first, self.part)
+        self.places[address] = self.place(first, None)
+        for name, goal in reader.named_destinations.items():
+            number = reader.get_destination_page_number(goal)
+            self.places[f"{address}#{name.lstrip('/')}"] = self.place(
+                first + (number or 0), goal.top
+            )
+        for sheet in self.writer.pages[first:]:
+            for annotation in sheet.get("/Annots") or []:
+                link = annotation.get_object()
+                uri = link.get("/A", {}).get("/URI", "")
+                if "/Dest" in link:
+                    self.links.append((link, f"{address}#{str(link['/Dest']).lstrip('/')}"))
+                elif uri.startswith("file:"):
+                    self.links.append((link, uri))
+
+    def add_bookmarks(self, reader: PdfReader, items: Any, first: int, parent: Any) -> None:
+        """Add the headings of a page; pypdf has those below a heading in a list after it."""
+        last = parent
+        for item in items:
+            if isinstance(item, list):
+                self.add_bookmarks(reader, item, first, last)
+            else:
+                number = first + (reader.get_destination_page_number(item) or 0)
+                last = self.writer.add_outline_item(
+                    title=str(item.title), page_number=number, parent=parent
+                )
+
+    def place(self, number: int, top: Any) -> ArrayObject:
+        """Return a place as PDF has it: a sheet, and how far up the window begins."""
+        height = NullObject() if top is None else FloatObject(top)
+        sheet = self.writer.pages[number].indirect_reference
+        return ArrayObject([sheet, NameObject("/XYZ"), NullObject(), height, NullObject()])
+
+    def join_links(self) -> None:
+        """Let each link between the pages lead within the PDF: to its anchor, else to its page."""
+        for link, goal in self.links:
+            place = self.places.get(goal) or self.places.get(goal.partition("#")[0])
+            if place is not None:
+                link.pop("/A", None)
+                link[NameObject("/Dest")] = place
+
+
+def print_book(browser: Any) -> Book:
+    """Return the whole book, printed page by page."""
+    book = Book()
+    for name, pages in parts():
+        for page in pages:
+            file = BOOK / f"{page}.html"
+            reader = printed(browser, file, len(book.writer.pages) + 1)
+            book.add(reader, file.as_uri(), name if page == pages[0] else "")
+    book.join_links()
+    return book
 
 
 def main() -> int:
-    """Build, print, say where the results are, and return the exit status."""
-    try:
-        build_page()
-    except RuntimeError as error:
-        print(f"Cannot print: {error}", file=sys.stderr)
-        return 1
-    print(f"The whole book on one page: {PRINT / 'index.html'}")
-    pdf = print_page()
-    if pdf is None:
+    """Print, say where the PDF is, and return the exit status."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
         names = " or ".join(PROGRAMS[::2])
-        print(f"No PDF: none of the commands {names} is there. Print the page from any browser.")
-    else:
-        print(f"The same as PDF: {pdf}")
+        print(f"No PDF: none of the commands {names} is there. Print a page from any browser.")
+        return 0
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        book = print_book(browser)
+        browser.close()
+    book.writer.compress_identical_objects()
+    book.writer.write(PDF)
+    print(f"The whole book as a PDF of {len(book.writer.pages)} pages: {PDF}")
     return 0
 
 

@@ -48,10 +48,10 @@ if named 'certificate verify failed|ssl certificate|SSLError|self.signed cert|CE
   advice='a certificate was not accepted, as happens behind a proxy that has its own. Name the file of that certificate: export PIP_CERT=FILE NODE_EXTRA_CA_CERTS=FILE (the first is for pip, the second for npm). Then run the same command again.'
 elif named 'ENOSPC|no space left|Errno 28\]|EDQUOT|quota exceeded'; then
   advice='the disk is full. The packages need up to 6 GB in this folder, and their downloads a few more in the folder for temporary files, which TMPDIR names. Make room, then run the same command again.'
-elif named 'ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ERR_SOCKET|connection (refused|reset|broken|timed out|aborted)|name resolution|name or service not known|network is unreachable|timed out|max retries exceeded|proxyerror|tunnel connection failed|proxy authentication'; then
+elif named 'ECONN|(^|[^a-z])ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ERR_SOCKET|connection (refused|reset|broken|timed out|aborted)|name resolution|name or service not known|network is unreachable|timed out|max retries exceeded|proxyerror|tunnel connection failed|proxy authentication'; then
   advice='the network gave no answer. Check the connection; behind a proxy, export HTTPS_PROXY=http://HOST:PORT; if you use a mirror, check PIP_INDEX_URL and NPM_CONFIG_REGISTRY. Then run the same command again.'
 elif named 'no matching distribution|ETARGET|npm (error|ERR!) code E40[0-9]'; then
-  advice='the index has no such version for this Python and this system, or did not hand it out. If you use a mirror, check PIP_INDEX_URL and NPM_CONFIG_REGISTRY; to try another Python, run make distclean, then make book PYTHON=python3.12.'
+  advice='the index has no such version for this Python and this system, or did not hand it out. If you use a mirror, check PIP_INDEX_URL and NPM_CONFIG_REGISTRY; to try another Python, remove the folder .venv, then run make book PYTHON=python3.12.'
 else
   named '^ *(error|fatal)[: ]'
   advice="the lines above give the reason. Mend what they name, then run the same command again. This step alone is: $*"

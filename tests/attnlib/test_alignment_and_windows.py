@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from inputs import drawn
-from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients
+from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients, on
 
 from attnlib import numpy_blockwise
 from attnlib._checks import Band
@@ -17,7 +17,7 @@ from attnlib.numpy_blockwise import SoftmaxState
 
 E, E_V = 3, 2
 NUMPY = [rung for rung in RUNGS if not rung.on_tensors]
-every_numpy_rung = pytest.mark.parametrize("rung", NUMPY, ids=str)
+every_numpy_rung = on(NUMPY)
 WINDOWS = [None, (0, 0), (2, 1), (None, 1), (3, None), (None, None), (20, 20)]
 LENGTHS = [(5, 7), (7, 5), (1, 11), (11, 1), (0, 3), (3, 0)]
 
@@ -144,9 +144,7 @@ def attention_weights(rung: Rung, *arrays: Any, **options: Any) -> Any:
     return rung.take(rung.function("attention_weights")(*map(rung.give, arrays), **options))
 
 
-DENSE = pytest.mark.parametrize(
-    "rung", [rung for rung in RUNGS if rung.name.endswith("_dense")], ids=str
-)
+DENSE = on(rung for rung in RUNGS if rung.name.endswith("_dense"))
 
 
 @DENSE

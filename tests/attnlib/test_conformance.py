@@ -25,14 +25,12 @@ from inputs import (
     some,
 )
 from numpy.typing import NDArray
-from rungs import DTYPES, Rung, every_rung
+from rungs import DTYPES, RUNGS, Rung, every_rung, on
 from tolerance import HALF, assert_close, forward_size, lse_size
 
 from attnlib import masks, numpy_tokenwise
 
 Array = NDArray[Any]
-
-pytestmark = every_rung
 
 
 def inputs(batch: tuple[int, ...] = (B, H), dtype: str = "float64") -> list[Array]:
@@ -68,6 +66,7 @@ def check(rung: Rung, query: Array, key: Array, value: Array, **options: Any) ->
     return output
 
 
+@every_rung
 def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
     for suffix in ("", "_with_lse"):
         function = rung.function(f"scaled_dot_product_attention{suffix}")
@@ -82,6 +81,7 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
             assert known or name.startswith("block_size")
 
 
+@every_rung
 @pytest.mark.parametrize("shape", [(H, L, S), (B, 1, 1, S)])
 def test_true_takes_part(rung: Rung, shape: tuple[int, ...]) -> None:
     mask = some(shape)
@@ -93,7 +93,7 @@ def test_true_takes_part(rung: Rung, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(output[b, h, i], alone[0], rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(RUNGS, dtypes=DTYPES)
 def test_minus_infinity_removes_as_false_does(rung: Rung, dtype: str) -> None:
     kept = some((H, L, S))
     kept[:, 2] = False
@@ -103,13 +103,13 @@ def test_minus_infinity_removes_as_false_does(rung: Rung, dtype: str) -> None:
     np.testing.assert_array_equal(boolean, floating)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@on(RUNGS, dtypes=["bfloat16", "float64"])
 @pytest.mark.parametrize("scale", [0, np.float32(0.25), np.float64(-1.5)])
 def test_a_scale_of_another_type(rung: Rung, scale: float, dtype: str) -> None:
     check(rung, *inputs((), dtype), scale=scale, is_causal=True)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@on(RUNGS, dtypes=["float16", "float32"])
 @pytest.mark.parametrize("scale", [1e39, -1e39, 1e300])
 def test_a_scale_beyond_the_dtype_is_no_nan(rung: Rung, dtype: str, scale: float) -> None:
     query = np.array([[0.0], [1.0]], dtype)
@@ -121,6 +121,7 @@ def test_a_scale_beyond_the_dtype_is_no_nan(rung: Rung, dtype: str, scale: float
     assert_close(rung(query, key, value, scale=scale), expected, dtype=dtype, size=size, peer=peer)
 
 
+@every_rung
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e38), ("float64", -1e308)])
 def test_a_large_scale_does_not_overflow_on_the_way(rung: Rung, dtype: str, scale: float) -> None:
     """q · scale is beyond the dtype, and the score is not."""
@@ -129,6 +130,7 @@ def test_a_large_scale_does_not_overflow_on_the_way(rung: Rung, dtype: str, scal
     np.testing.assert_array_equal(rung(query, key, value, scale=scale), [[5.0]])
 
 
+@every_rung
 def test_a_tiny_scale_does_not_vanish_on_the_way(rung: Rung) -> None:
     """The scale is 0 in float32, the product of query and key ∞; the score is neither."""
     query, key = np.array([[1e25]], "float32"), np.array([[1e25], [-1e25]], "float32")
@@ -136,6 +138,7 @@ def test_a_tiny_scale_does_not_vanish_on_the_way(rung: Rung) -> None:
     np.testing.assert_allclose(output, [[1 + 1 / (1 + np.e**2)]], rtol=1e-6)
 
 
+@every_rung
 def test_causal_is_aligned_at_the_top_left(rung: Rung) -> None:
     for n_queries, n_keys in ((L, S), (S, L)):
         query, key, value = drawn((n_queries, E), (n_keys, E), (n_keys, E_V))
@@ -146,7 +149,7 @@ def test_causal_is_aligned_at_the_top_left(rung: Rung) -> None:
         np.testing.assert_allclose(output[0], value[0], rtol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(RUNGS, dtypes=DTYPES)
 @pytest.mark.parametrize("additive", [False, True])
 def test_an_empty_row_gives_zeros(rung: Rung, additive: bool, dtype: str) -> None:
     empty = np.array([False, True, False, True, False])
@@ -162,7 +165,7 @@ def test_an_empty_row_gives_zeros(rung: Rung, additive: bool, dtype: str) -> Non
     assert np.isfinite(lse[..., ~empty]).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(RUNGS, dtypes=DTYPES)
 def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     query, key, value = inputs((), dtype)
     mask = np.full((L, S), np.finfo(np.float32).min, dtype=np.float32)
@@ -173,6 +176,7 @@ def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     assert_close(output, mean, dtype=dtype, size=forward_size(alike, key, value), peer=peer)
 
 
+@every_rung
 def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
     ones = np.ones((2, 3), np.float32)
     for scale in (0.0, 0.5, 1e39):
@@ -180,6 +184,7 @@ def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
         assert lse.dtype == ("float64" if rung.name == "numpy_tokenwise" else "float32")
 
 
+@every_rung
 @pytest.mark.parametrize("low", [-1e4, float(np.finfo(np.float32).min)])
 @pytest.mark.parametrize("scale", [None, 1.3, 49.0])
 def test_keys_below_a_finite_mask_leave_the_others_as_they_are(
@@ -213,7 +218,7 @@ def without_future(way: str, n_queries: int, n_keys: int, dtype: Any = np.float6
     }[way]
 
 
-@pytest.mark.parametrize("dtype", HALF)
+@on(RUNGS, dtypes=HALF)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: str) -> None:
     arrays = inputs(dtype=dtype)
@@ -224,6 +229,7 @@ def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: s
         np.testing.assert_array_equal(output, wide.astype(DTYPES[dtype]))
 
 
+@every_rung
 @pytest.mark.parametrize("last", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["query", "key", "value"])
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -243,6 +249,7 @@ def test_what_is_not_finite_follows_the_definition(
     np.testing.assert_array_equal(output[1, 2:, 3], np.full(L - 2, last))
 
 
+@every_rung
 @pytest.mark.parametrize("way", ["causal", "boolean", "floating"])
 def test_a_future_nan_does_not_reach_the_past(rung: Rung, way: str) -> None:
     query, key, value = inputs((H,))
@@ -256,6 +263,7 @@ def test_a_future_nan_does_not_reach_the_past(rung: Rung, way: str) -> None:
     assert np.isnan(dirty[:, 3:]).all()
 
 
+@every_rung
 def test_nan_in_a_floating_mask_comes_out(rung: Rung) -> None:
     mask = np.zeros((L, S))
     mask[2, 3] = np.nan
@@ -264,6 +272,7 @@ def test_nan_in_a_floating_mask_comes_out(rung: Rung) -> None:
     np.testing.assert_array_equal(np.isnan(output).all(axis=-1), np.arange(L) == 2)
 
 
+@every_rung
 def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
     query, key, value = inputs(())
     query[1], key[:] = np.inf, -np.abs(key)
@@ -271,6 +280,7 @@ def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
     assert np.all(output[1] == 0)
 
 
+@every_rung
 @pytest.mark.parametrize("n_key_heads", [2, 6])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
@@ -283,6 +293,7 @@ def test_grouped_heads(rung: Rung, is_causal: bool, n_key_heads: int) -> None:
         np.testing.assert_allclose(output[:, h], alone, rtol=1e-12, atol=1e-13)
 
 
+@every_rung
 def test_the_result_is_nobody_elses_memory(rung: Rung) -> None:
     query, key, value = inputs((H,))
     output, lse = rung.with_lse(query, key, value)
@@ -291,6 +302,7 @@ def test_the_result_is_nobody_elses_memory(rung: Rung) -> None:
         assert not any(np.shares_memory(array, given) for given in (query, key, value))
 
 
+@every_rung
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("scale", [None, 0.9])
 def test_torch_agrees(rung: Rung, scale: float | None, is_causal: bool) -> None:
@@ -301,6 +313,7 @@ def test_torch_agrees(rung: Rung, scale: float | None, is_causal: bool) -> None:
     assert_close(output, peer, dtype="float64", size=size)
 
 
+@every_rung
 @pytest.mark.parametrize("shape", MASK_SHAPES[1:])
 @pytest.mark.parametrize("additive", [False, True])
 def test_torch_agrees_on_masks(rung: Rung, additive: bool, shape: tuple[int, ...]) -> None:
@@ -312,6 +325,7 @@ def test_torch_agrees_on_masks(rung: Rung, additive: bool, shape: tuple[int, ...
     assert_close(output, plain_torch.fused(query, key, value, mask), dtype="float64", size=size)
 
 
+@every_rung
 def test_torch_agrees_on_grouped_heads(rung: Rung) -> None:
     query, key, value = drawn((B, 6, L, E), (B, 2, S, E), (B, 2, S, E_V))
     output = rung(query, key, value, enable_gqa=True)
@@ -319,6 +333,7 @@ def test_torch_agrees_on_grouped_heads(rung: Rung) -> None:
     assert_close(output, peer, dtype="float64", size=forward_size(query, key, value))
 
 
+@every_rung
 def test_torch_agrees_on_the_log_sum_exp(rung: Rung) -> None:
     query, key, value = inputs()
     _, lse = rung.with_lse(query, key, value)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from inputs import E_V, EMPTY_AXES, LAYOUTS, LEADING, MASK_SHAPES, B, E, H, L, S, drawn, some
 from numpy.typing import NDArray
-from rungs import DTYPES, Rung, every_rung_with_gradients
+from rungs import DTYPES, WITH_GRADIENTS, Rung, every_rung_with_gradients, on
 from tolerance import (
     HALF,
     assert_close,
@@ -205,8 +205,7 @@ def test_what_a_boolean_mask_removes_has_gradients_of_zero(
         assert np.all(found[name][unseen] == 0)
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 @pytest.mark.parametrize("by", ["query", "key", "value", "attn_mask"])
 def test_one_gradient_does_not_need_the_others(rung: Rung, by: str, dtype: str) -> None:
     arrays = inputs(dtype=dtype)
@@ -223,8 +222,7 @@ def test_one_gradient_does_not_need_the_others(rung: Rung, by: str, dtype: str) 
     assert alone[by].tobytes() == rung.gradients(*arrays, mask)[by].tobytes()
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 @pytest.mark.parametrize("additive", [False, True])
 def test_an_empty_row_has_gradients_of_zero(rung: Rung, additive: bool, dtype: str) -> None:
     query, key, value, upstream = inputs(dtype=dtype)
@@ -241,8 +239,7 @@ def test_an_empty_row_has_gradients_of_zero(rung: Rung, additive: bool, dtype: s
     assert np.all(found["query"][..., 3, :] != 0)
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@on(WITH_GRADIENTS, dtypes=["bfloat16", "float64"])
 @pytest.mark.parametrize(("batch", "n_queries", "n_keys", "n_features", "n_values"), EMPTY_AXES)
 def test_empty_axes_with_a_mask(
     rung: Rung, batch: tuple[int, ...], n_queries: int, n_keys: int, n_features: int, n_values: int,
@@ -258,16 +255,14 @@ def test_empty_axes_with_a_mask(
         assert all(np.all(gradient == 0) for gradient in found.values())
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_scale_0_leaves_no_gradient_of_the_scores(rung: Rung, is_causal: bool, dtype: str) -> None:
     found = check(rung, *inputs((), dtype), scale=0.0, is_causal=is_causal)
     assert np.all(found["query"] == 0) and np.all(found["key"] == 0)
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 def test_equal_very_negative_scores_are_uniform(rung: Rung, dtype: str) -> None:
     query, key, value, upstream = inputs((), dtype)
     query[:] = 0  # all scores are equal, with the mask or without it
@@ -328,8 +323,7 @@ def test_what_no_query_sees_changes_no_gradient(rung: Rung, additive: bool, bad:
         assert np.all(dirty[name][..., [2, 6], :] == 0)
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", DTYPES)
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("both", [False, True])
 def test_the_log_sum_exp_has_gradients_too(
@@ -366,8 +360,7 @@ def test_is_causal_is_its_mask(rung: Rung) -> None:
         assert_close(gradient, by_mask[name], dtype="float64", size=2 * sizes[name])
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@on(WITH_GRADIENTS, dtypes=["bfloat16", "float64"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_layout_of_mask_and_upstream_gradients_does_not_matter(
     rung: Rung, layout: Callable[[Array], Array], dtype: str
@@ -461,7 +454,9 @@ def test_gradcheck(rung: Rung, case: str) -> None:
     attend, leaves = bound(rung, case)
     # The fast mode asks for a few directions, the other for each entry of the Jacobian.
     fast, forward = rung.is_interpreted, rung.has_forward_mode
-    assert torch.autograd.gradcheck(attend, leaves, check_forward_ad=forward, fast_mode=fast)
+    assert torch.autograd.gradcheck(
+        attend, leaves, check_forward_ad=forward, check_batched_grad=forward, fast_mode=fast
+    )
 
 
 @every_rung

@@ -7,6 +7,7 @@ bound instead, and the property of the rung says so.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import plain_torch
 import pytest
 import torch
-from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients, tensor
+from rungs import RUNGS, Rung, every_rung, every_rung_with_gradients, on, tensor
 from tolerance import HALF, assert_close, forward_size, gradient_sizes
 from torch import Tensor
 
@@ -23,8 +24,6 @@ from attnlib import masks
 from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention
 
 Array = Any
-TRANSFORMED = [rung for rung in RUNGS if rung.on_tensors]
-every_rung_on_tensors = pytest.mark.parametrize("rung", TRANSFORMED, ids=str)
 
 
 def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
@@ -34,7 +33,7 @@ def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
 # -- 1. A batch that a grid with 16 bits cannot number (pytorch#142228)
 
 
-@pytest.mark.parametrize("rung", [r for r in RUNGS if not r.is_interpreted], ids=str)
+@on(rung for rung in RUNGS if not rung.is_interpreted)
 def test_a_batch_of_more_than_65536(rung: Rung) -> None:
     query, value = normal(70_000, 1, 1, 8), normal(70_000, 1, 1, 4, seed=2)
     np.testing.assert_array_equal(rung(query, query, value), value)  # one key has the weight 1
@@ -61,11 +60,11 @@ def test_the_kernels_grid_has_one_dimension() -> None:
 # -- 2. Errors that depend on the values (TransformerEngine#3216, pytorch#191937)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("width", [64, 256])
-@pytest.mark.parametrize(
-    "rung", [r for r in RUNGS if r.name != "numpy_tokenwise" and not r.blocks], ids=str
+@on(
+    [rung for rung in RUNGS if rung.name != "numpy_tokenwise" and not rung.blocks],
+    dtypes=["float32", "bfloat16", "float16"],
 )
+@pytest.mark.parametrize("width", [64, 256])
 def test_channels_and_tokens_that_stand_out(rung: Rung, width: int, dtype: str) -> None:
     """Two channels with a mean, and a first token of three times the size, as in real models.
 
@@ -91,9 +90,10 @@ def test_channels_and_tokens_that_stand_out(rung: Rung, width: int, dtype: str) 
 # -- 3. Compiled again for a second length (pytorch#148545, pytorch#186775)
 
 
-@every_rung_on_tensors
-def test_compiled_for_one_length_and_then_for_others(rung: Rung) -> None:
-    attention = rung.function()
+@every_rung_with_gradients
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_compiled_for_one_length_and_then_for_others(rung: Rung, is_causal: bool) -> None:
+    attention = functools.partial(rung.function(), is_causal=is_causal)
     torch.compiler.reset()
     compiled: Any = torch.compile(attention, fullgraph=True, backend="aot_eager", dynamic=True)
     for n_tokens in (5, 7, 11, 70):
@@ -188,7 +188,7 @@ def test_a_row_alone_and_in_a_batch(rung: Rung, n_queries: int) -> None:
 # -- 9. Threads, and the transforms of torch.func
 
 
-@every_rung_on_tensors
+@every_rung_with_gradients
 def test_the_number_of_threads_changes_rounding_at_most(rung: Rung) -> None:
     shapes = (70, 5), (300, 5), (300, 3), (70, 3)
     arrays = [normal(4, *shape, seed=i) for i, shape in enumerate(shapes)]
@@ -249,7 +249,7 @@ TRANSFORMS: dict[str, Callable[[Any, list[Tensor]], Any]] = {
 }  # fmt: skip
 
 
-@every_rung_on_tensors
+@every_rung_with_gradients
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_of_torch_func(rung: Rung, name: str) -> None:
     torch.compiler.reset()
@@ -259,7 +259,7 @@ def test_transforms_of_torch_func(rung: Rung, name: str) -> None:
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
 
 
-@every_rung_on_tensors
+@every_rung_with_gradients
 def test_groups_half_precision_and_the_log_sum_exp_under_transforms(rung: Rung) -> None:
     query, key, value = (x.to(torch.bfloat16) for x in three(5, rung.device))
     key, value = key[:, :1], value[:, :1]
@@ -279,7 +279,7 @@ def test_groups_half_precision_and_the_log_sum_exp_under_transforms(rung: Rung) 
 
 # torch itself calls what it has deprecated, when forward mode is first used.
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("rung", [r for r in TRANSFORMED if not r.has_second_derivatives], ids=str)
+@on(rung for rung in RUNGS if rung.on_tensors and not rung.has_second_derivatives)
 def test_transforms_that_need_more_than_a_first_derivative_name_the_form(rung: Rung) -> None:
     query, key, value = (x[0, 0] for x in three(3, rung.device))
 
@@ -319,8 +319,7 @@ def test_the_gradient_of_a_key_with_such_a_score(rung: Rung) -> None:
     assert {name: g.item() for name, g in found.items()} == {"query": 0, "key": 0, "value": 7}
 
 
-@every_rung
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@on(RUNGS, dtypes=["float32", "float64", "bfloat16"])
 def test_the_mean_of_finite_values_is_finite(rung: Rung, dtype: str) -> None:
     """Values may lie within a thousandth of the largest number, of either sign."""
     import ml_dtypes

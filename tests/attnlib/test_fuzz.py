@@ -3,7 +3,7 @@
 The tests say which of the two: `Call.refusals` and `definition` know what the contract says, and
 share no line with attnlib. Whatever comes out, no input is changed, and a warning is an error.
 
-`make fuzz` draws other and many more examples than `make test` does.
+With HYPOTHESIS_PROFILE=long it draws other and many more examples than in `make test`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from inputs import backwards, heads_inside, read_only, shifted, strided, transposed, unaligned
 from numpy.typing import NDArray
-from rungs import DTYPES, RUNGS, Rung, array, tensor
+from rungs import DTYPES, RUNGS, Rung, array, on, tensor
 from tolerance import HALF, assert_close, epsilon, forward_size, gradient_sizes, lse_size
 
 from attnlib import masks, numpy_dense, positions, torch_dense
@@ -440,10 +440,8 @@ def more_options(rung: Rung) -> dict[str, Any]:
 
 # The sizes of blocks are drawn like everything else.
 WHOLE = [rung for rung in RUNGS if not rung.blocks]
-each_rung = pytest.mark.parametrize("rung", WHOLE, ids=str)
-each_rung_with_gradients = pytest.mark.parametrize(
-    "rung", [rung for rung in WHOLE if rung.on_tensors], ids=str
-)
+each_rung = on(WHOLE)
+each_rung_with_gradients = on(rung for rung in WHOLE if rung.on_tensors)
 
 
 @each_rung

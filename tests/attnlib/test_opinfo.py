@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 from numpy.typing import NDArray
-from rungs import Rung, array, every_rung_with_gradients
+from rungs import WITH_GRADIENTS, Rung, array, on
 from tolerance import HALF, assert_close, forward_size, gradient_sizes
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -65,9 +65,8 @@ def test_torch_has_samples_in_our_dtypes() -> None:
     assert OP.supported_dtypes("cpu") == set(DTYPES)
 
 
-@every_rung_with_gradients
+@on(WITH_GRADIENTS, dtypes=DTYPES)
 @pytest.mark.parametrize("layout", ["contiguous", "noncontiguous"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_samples_of_torch(rung: Rung, dtype: torch.dtype, layout: str) -> None:
     held = {"all": 0, "causal": 0, "dropped": 0, "masked": 0}
     for tensors, options in samples(rung, dtype, layout):

@@ -124,16 +124,6 @@ def test_self_attention(dtype: torch.dtype, options: dict[str, Any]) -> None:
     assert torch.equal(output, truth.to(dtype))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in gradcheck
-@pytest.mark.parametrize("name", CASES)
-def test_derivatives(name: str) -> None:
-    """First and second, backward, forward and batched, against finite differences."""
-    tensors, attend = both(name)
-    small = [x[:1].clone().requires_grad_() for x in tensors]
-    assert torch.autograd.gradcheck(attend, small, check_forward_ad=True, check_batched_grad=True)
-    assert torch.autograd.gradgradcheck(attend, small)
-
-
 def test_a_mask_may_want_a_gradient() -> None:
     tensors, _ = case("full")
     mask = drawn(H, 1, S).requires_grad_()
@@ -294,22 +284,6 @@ def test_what_is_no_dense_tensor_is_refused() -> None:
     ]:
         with pytest.raises(TypeError, match=message):
             torch_dense.self_attention(X, W, W, W, mask)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_compiled_once_for_many_lengths(is_causal: bool) -> None:
-    def attend(*qkv: Tensor) -> Tensor:
-        return torch_dense.scaled_dot_product_attention(*qkv, is_causal=is_causal)
-
-    torch.compiler.reset()
-    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager", dynamic=True)
-    for n_tokens in (5, 7, 11):
-        leaves = [torch.randn(2, n_tokens, 3, requires_grad=True) for _ in range(3)]
-        found, expected = compiled(*leaves), attend(*leaves)
-        torch.testing.assert_close(found, expected)
-        gradients = (torch.autograd.grad(o.sin().sum(), leaves) for o in (found, expected))
-        for ours, theirs in zip(*gradients, strict=True):
-            torch.testing.assert_close(ours, theirs)
 
 
 def test_combined_masks_compile_for_many_lengths() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from attnlib import torch_dense
-from benchmarks import blockwise, gpu, memory, ratios, timing
+from benchmarks import blockwise, gpu, memory, ratios, tables, timing
 
 
 class Clock:
@@ -164,3 +165,30 @@ def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         gpu.main(["--output", str(tmp_path / "gpu.json")])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_has_the_stored_numbers() -> None:
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert tables.written(page, tables.parts()) == page, "run python -m benchmarks.tables"
+    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
+    for name, drawing in (("ratios", tables.ratios(result)), ("memory", tables.bytes_(result))):
+        stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
+        labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
+        assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
+
+
+def test_a_page_without_a_place_is_an_error() -> None:
+    with pytest.raises(ValueError, match="must have <!-- means --> and after it <!-- end -->"):
+        tables.written("<!-- means -->\n", {"means": "a"})
+
+
+def test_rates_of_a_gpu_show_times_and_reasons() -> None:
+    case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
+    done = {"form": "triton_fused", "tflops": 300.4, "ratios": {"FLASH_ATTENTION": 1.25}}
+    rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
+    found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
+    head, _, first, second = found.splitlines()[-4:]
+    assert head.endswith("| time by FLASH_ATTENTION's |")
+    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 50% | 1.25 |"
+    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |"
+    assert "No figures" in tables.gpu(None)

@@ -10,8 +10,8 @@ import yaml
 from honesty import RULES
 from honesty.content import equation_labels
 
+from tools import ROOT
 from tools.notebooks import is_normalised, read
-from tools.set_repository import ROOT
 
 
 def listed() -> list[str]:

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import yaml
 
-from tools.set_repository import ROOT
+from tools import ROOT
 
 REFERENCE = ROOT / "reference"
 PAGES = ("errata", "sources")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -228,10 +228,27 @@ RUNGS = [
     for device in devices(name)
     for blocks in ({}, *BLOCKS.get(name, ()))
 ]
-every_rung = pytest.mark.parametrize("rung", RUNGS, ids=str)
-every_rung_with_gradients = pytest.mark.parametrize(
-    "rung", [rung for rung in RUNGS if rung.on_tensors], ids=str
-)
-every_rung_with_mask_gradients = pytest.mark.parametrize(
-    "rung", [rung for rung in RUNGS if rung.on_tensors and rung.has_mask_gradients], ids=str
-)
+WITH_GRADIENTS = [rung for rung in RUNGS if rung.on_tensors]
+WITH_MASK_GRADIENTS = [rung for rung in WITH_GRADIENTS if rung.has_mask_gradients]
+
+
+def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecorator:
+    """Run a test on each of these rungs, and in each of these dtypes if it takes a dtype.
+
+    In an interpreter a call takes a tenth of a second. There a test runs in the first dtype alone,
+    and `make slow` runs it. (`make test` asks such a rung what test_cases asks, its own tests, and
+    those for the usual mistakes.)
+    """
+    first, *others = [[dtype] for dtype in dtypes] or [[]]
+    chosen = []
+    for rung in rungs:
+        marks = [pytest.mark.slow] if rung.is_interpreted else []
+        for dtype in (first, *([] if rung.is_interpreted else others)):
+            name = "-".join(map(str, (rung, *dtype)))
+            chosen.append(pytest.param(rung, *dtype, marks=marks, id=name))
+    return pytest.mark.parametrize("rung,dtype" if first else "rung", chosen)
+
+
+every_rung = on(RUNGS)
+every_rung_with_gradients = on(WITH_GRADIENTS)
+every_rung_with_mask_gradients = on(WITH_MASK_GRADIENTS)

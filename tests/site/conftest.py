@@ -12,13 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-
-from tools.serve import server_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -27,6 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BOOK = Path(os.environ.get("ATTENTION_BOOK", ROOT / "_build" / "html"))
 
 sys.path.insert(0, str(ROOT / "_ext"))
+
+# Where the book is published, and the part of it below the host.
+BASE = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["html"]["baseurl"]
+PROJECT = urlsplit(BASE).path
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -60,28 +65,36 @@ def all_pages() -> list[str]:
     return [*pages(), "search"]
 
 
-# What looks at every page in every view is left to `make slow`; `make test` takes each page once,
-# as on a phone, and of the rest these.
-FEW = ("index", "chapters/03_scaling", "404")
-ON_EVERY_PAGE = (
+# `make test` asks these, of a few pages; the rest is left to `make slow`.
+FEW = ("index", "chapters/03_scaling")
+QUICK = (
+    "test_examples_in_docstrings",
+    "test_links_within_the_book_resolve",
+    "test_a_chapter_opens_in_colab",
+    "test_a_page_has_its_policy_before_all_else",
+    "test_the_console_is_silent",
+    "test_nothing_comes_from_another_host",
+    "test_every_formula_is_visible",
+    "test_a_phone_cuts_no_formula_and_no_figure",
     "test_axe_finds_nothing",
-    "test_a_page_of_a_file_works_without_a_word",
-    "test_a_page_of_the_website_is_as_wide_as_its_sheet",
-    "test_most_of_a_chapter_waits_and_then_has_its_place",
-    "test_moving_figures_have_a_table",
-    "test_without_scripts_a_figure_stands_still",
+    "test_moving_figures_follow_the_keyboard",
+    "test_a_folded_solution_opens",
+    "test_each_part_of_the_formula_leads_to_its_chapter",
+    "test_a_missing_address_gets_the_page_and_its_links_lead_on",
 )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what `FEW` does not name, before the marks are asked for."""
+    """Mark as slow what `make test` leaves out, before the marks are asked for."""
     for item in items:
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        if item.path.parent.name != "site" or given.get("name", FEW[0]) in FEW:
+        if item.path.parent.name != "site":
             continue
-        view = given.get("view", (given.get("theme", "light"), given.get("width", 360)))
-        if view != ("light", 360) or item.originalname in ON_EVERY_PAGE:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        in_view = given.get("view", ("light", 360)) == ("light", 360)
+        of_a_page = not {"open_page", "look"}.isdisjoint(item.fixturenames)
+        asked = not of_a_page or given.get("name", FEW[0]) in FEW
+        if item.originalname not in QUICK or not in_view or not asked:
             item.add_marker(pytest.mark.slow)
 
 
@@ -100,13 +113,31 @@ def book() -> Path:
     return BOOK
 
 
+class GitHubPages(SimpleHTTPRequestHandler):
+    """A project below its name, and its 404.html, as it is, for all that is missing."""
+
+    def translate_path(self, path: str) -> str:
+        inside = urlsplit(path).path.startswith(PROJECT)
+        return super().translate_path("/" + path.removeprefix(PROJECT) if inside else "/no such")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write((Path(self.directory) / "404.html").read_bytes())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
 @pytest.fixture(scope="session")
 def address(book: Path) -> Iterator[str]:
-    """The address at which the book is served while the tests run."""
-    with server_of(book, quiet=True) as server:
+    """The address at which the book is served while the tests run, as GitHub would."""
+    handler = partial(GitHubPages, directory=str(book))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}{PROJECT.rstrip('/')}"
         server.shutdown()
         thread.join()
 
@@ -151,7 +182,6 @@ def open_anywhere(browser: Browser, address: str) -> OpenPage:
         *,
         scripts: bool = True,
         motion: str = "no-preference",
-        moved: bool = True,
     ) -> Visit:
         context = browser.new_context(
             viewport={"width": width, "height": height},
@@ -182,10 +212,6 @@ def open_anywhere(browser: Browser, address: str) -> OpenPage:
         visit.page.goto(f"{address}/{path}.html{query}", wait_until="load")
         if scripts:
             visit.page.evaluate("document.fonts.ready.then(() => true)")
-        if scripts and moved and visit.page.locator("html[data-layout]").count():
-            # A reader's first move: what is below the first screen gets its place.
-            visit.page.evaluate("dispatchEvent(new Event('pointermove'))")
-            visit.page.locator("html[data-laid-out]").wait_for(state="attached")
         return visit
 
     return open_page

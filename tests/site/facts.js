@@ -1,5 +1,5 @@
 // What a loaded page looks like, gathered in one go.
-async () => {
+() => {
   const size = (element) => {
     const box = element.getBoundingClientRect();
     return [box.width, box.height];
@@ -12,16 +12,13 @@ async () => {
   };
 
   // The words of the page, without code and without formulas that were rendered.
-  const words = document.querySelector("main").cloneNode(true);
+  const words = document.querySelector("article").cloneNode(true);
   for (const part of words.querySelectorAll("pre, code, script, style, .katex")) part.remove();
 
-  const shift = await new Promise((done) => {
-    let sum = 0;
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
-    }).observe({ type: "layout-shift", buffered: true });
-    setTimeout(() => done(sum), 120);
-  });
+  const moves = new PerformanceObserver(() => {});
+  moves.observe({ type: "layout-shift", buffered: true });
+  const shift = moves.takeRecords().filter((move) => !move.hadRecentInput)
+    .reduce((sum, move) => sum + move.value, 0);
 
   // Commas that a line begins with: those after a formula that cannot break by itself.
   const lost = [...document.querySelectorAll(".book-kept")].filter((kept) => {
@@ -32,15 +29,14 @@ async () => {
     return shown(kept) && range.getBoundingClientRect().top > formula.getBoundingClientRect().bottom;
   });
 
-  const style = getComputedStyle(document.documentElement);
+  const style = getComputedStyle(document.body);
   const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
   return {
-    theme: document.documentElement.dataset.theme,
+    paper: style.backgroundColor,
     language: document.documentElement.lang,
     title: document.title,
     description: document.querySelector('meta[name="description"]')?.content || "",
-    viewports: document.querySelectorAll('meta[name="viewport"]').length,
-    headings: [...document.querySelectorAll("main h1, main h2, main h3, main h4")]
+    headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]
       .map((heading) => Number(heading.tagName[1])),
     words: words.textContent,
     formulas: [...document.querySelectorAll("article .math")].filter(shown).map((formula) => ({
@@ -63,22 +59,12 @@ async () => {
       headers: table.tHead?.rows[0].querySelectorAll("th").length || 0,
       columns: table.tBodies[0].rows[0].cells.length,
     })),
-    icons: [...document.querySelectorAll(".fa-solid, .book-icon")]
-      .filter((icon) => icon.checkVisibility() && getComputedStyle(icon).maskImage === "none")
-      .map((icon) => icon.className),
     scrollWidth: document.documentElement.scrollWidth,
-    unreachable: [...document.querySelectorAll(".math-scroll, article pre")]
-      .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0
-        && shown(box) && getComputedStyle(box).overflowX !== "visible")
-      .map((box) => box.textContent.slice(0, 60)),
     lost: lost.map((kept) => kept.textContent),
     shift,
     colours: Object.fromEntries(
       variables.map((variable) => [variable, style.getPropertyValue(`--attn-${variable}`).trim()]),
     ),
     moving: document.querySelectorAll("figure.attn-moving").length,
-    inlineShared: document.querySelectorAll(
-      "style.attn-moving-style, script.attn-moving-script").length,
-    shared: document.querySelectorAll('script[src*="attn/moving.js"]').length,
   };
 }

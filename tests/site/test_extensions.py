@@ -16,18 +16,7 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = (
-    "accessible_pages",
-    "content_policy",
-    "docstrings",
-    "layout_as_needed",
-    "lean_pages",
-    "one_page",
-    "one_stylesheet",
-    "page_meta",
-    "plain_search",
-    "static_math",
-)
+NAMES = ("book_pages", "docstrings", "plain_search", "static_math")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,8 +68,8 @@ def test_formulas_are_html_when_the_page_is_built(tmp_path: Path) -> None:
     "tex",
     [
         r"\undefined{x}",
-        pytest.param(r"\frac{a}{", marks=pytest.mark.slow),
-        pytest.param("é", marks=pytest.mark.slow),
+        r"\frac{a}{",
+        "é",
     ],
 )
 def test_a_formula_that_cannot_be_read_fails_each_build(tmp_path: Path, tex: str) -> None:
@@ -107,62 +96,6 @@ def test_missing_node_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PATH", "")
     with pytest.raises(errors.ExtensionError, match="Node was not found: run `make book`"):
         static_math.find_node()
-
-
-def test_a_description_is_the_first_paragraph_that_says_something() -> None:
-    lean_pages = importlib.import_module("lean_pages")
-    document = nodes.document(None, None)
-    section = nodes.section()
-    document += section
-    section += nodes.paragraph("", "Too short.")
-    words = "A dictionary answers only if the key is there, and says nothing otherwise."
-    section += nodes.paragraph("", words)
-    assert lean_pages.describe(document) == words
-
-
-def test_parts_that_moving_figures_share_leave_the_page() -> None:
-    lean_pages = importlib.import_module("lean_pages")
-    figures = pytest.importorskip("attnbook.figures")
-    output = figures.scaling_explorer((4, 16), start=4, n_draws=8)._repr_html_()
-    assert "attn-moving-script" in output and "attn-moving-style" in output
-    page = lean_pages.moving_figures_for_the_book(output)
-    assert "attn-moving-script" not in page and "attn-moving-style" not in page
-    assert '<script type="application/json">' in page
-    assert page.count("<svg") == 1
-    # A second figure, after a line of other HTML, is changed in the same way.
-    twice = lean_pages.moving_figures_for_the_book(f"<p>é</p>\n{output}\n{output}")
-    assert twice == f"<p>é</p>\n{page}\n{page}"
-
-
-def test_an_unknown_script_is_a_warning(tmp_path: Path) -> None:
-    # An extension that the book does not use brings a script that the lists do not name.
-    extensions = ("myst_nb", "sphinx_copybutton", "lean_pages")
-    _, said = build(tmp_path, "Nothing.", *extensions, katex=False)
-    assert "script is not known: copybutton.js" in said
-
-
-def test_a_stored_result_or_what_stands_in_its_place(tmp_path: Path) -> None:
-    page = tmp_path / "out" / "index.html"
-    text = ".. results:: blockwise means\n\n.. results:: nobody rates\n\n   None was *measured*."
-    status, said = build(tmp_path, text, "results_directive", katex=False)
-    assert status == 0 and "None was <em>measured</em>." in page.read_text(encoding="utf-8"), said
-    assert "geometric mean over" in page.read_text(encoding="utf-8")
-    _, said = build(tmp_path, ".. results:: nobody rates", "results_directive", katex=False)
-    assert "no result is named 'nobody'; there are blockwise" in said
-
-
-def test_rates_of_a_gpu_show_times_and_reasons() -> None:
-    results_directive = importlib.import_module("results_directive")
-    case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {"form": "triton_fused", "tflops": 300.4, "ratios": {"FLASH_ATTENTION": 1.25}}
-    rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
-    found = results_directive.rates({"peak_tflops": 600.8, "rows": rows})
-    words = [entry.astext() for entry in found.findall(nodes.entry)]
-    assert words[7] == "time by FLASH_ATTENTION's"
-    assert words[8:16] == [
-        "triton_fused", "1024", "64", "causal", "forward", "300", "50%", "1.25",
-    ]  # fmt: skip
-    assert words[16:] == ["torch_dense", "1024", "64", "causal", "forward", "too large", "", ""]
 
 
 def resolved(*children: nodes.Node) -> nodes.document:

@@ -98,9 +98,3 @@ def test_a_chapter_can_be_downloaded(book: Path, name: str) -> None:
     assert stored.is_file()
     links = [link for _, link in read(book / f"{name}.html").links]
     assert any(link.endswith(f"_sources/{name}.ipynb") for link in links)
-
-
-def test_what_no_page_uses_is_not_there(book: Path) -> None:
-    files = [path.relative_to(book).as_posix() for path in book.rglob("*") if path.is_file()]
-    for unwanted in ("fontawesome", "mathjax", "thebe", "bootstrap.js", ".map", ".ttf", "tippy"):
-        assert [path for path in files if unwanted in path.lower()] == []

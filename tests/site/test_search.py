@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.site.conftest import OpenPage
 
 # What somebody types, and the page that has to be among the first three.
@@ -48,7 +46,6 @@ TYPED = {
 }
 
 
-@pytest.mark.slow
 def test_what_people_type_leads_to_where_it_is_explained(open_page: OpenPage) -> None:
     said, missed = re.compile("found|did not match"), {}
     visit = open_page("search?q=softmax")

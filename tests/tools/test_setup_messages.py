@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.set_repository import ROOT
+from tools import ROOT
 
 COPIED = (
     "Makefile",
     "tools/step.sh",
+    "tools/constraints.txt",
     "requirements.txt",
-    "constraints.txt",
     "pyproject.toml",
     "package.json",
     "package-lock.json",
@@ -30,7 +30,7 @@ COPIED = (
     "tools/lighthouse/package.json",
     "tools/lighthouse/package-lock.json",
 )
-EMPTY = ("_config.yml", "_toc.yml", "index.md", "references.bib", "tests/mistakes.txt")
+EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 FOLDERS = (
     "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "reference", "tests",
 )  # fmt: skip
@@ -67,12 +67,6 @@ npm ERR!   code: 'ECONNREFUSED',
 npm ERR! }
 npm ERR!
 npm ERR! If you are behind a proxy, please make sure that the 'proxy' config is set properly.
-"""
-NPM_FULL = """\
-npm error code ENOSPC
-npm error syscall write
-npm error nospc ENOSPC: no space left on device, write
-npm error nospc There appears to be insufficient space on your system to finish.
 """
 NPM_USAGE = "".join(
     [
@@ -140,7 +134,6 @@ def test_a_step_that_succeeds_is_quiet() -> None:
     [
         (NPM_CERTIFICATE, "reason: self-signed certificate in chain", CERTIFICATE),
         (NPM_REFUSED, "reason: connect ECONNREFUSED", NETWORK),
-        (NPM_FULL, "nospc ENOSPC: no space left on device", FULL),
         (NPM_USAGE, "package.json and lock are in sync", OTHER),
         (PIP_CERTIFICATE, "problem confirming the ssl certificate", CERTIFICATE),
         (PIP_NETWORK, "NewConnectionError(b)", NETWORK),
@@ -148,6 +141,8 @@ def test_a_step_that_succeeds_is_quiet() -> None:
         (PIP_MISSING, "that require a different python version", MISSING),
         (FULL_UNDER_A_TRACE, "No space left on device", FULL),
         (ODD, "error: the moon is in the wrong house", OTHER),
+        ("FileNotFoundError: [Errno 2] index.md", "index.md", OTHER),  # not npm's ENOTFOUND
+        ("npm error code ENOTFOUND", "ENOTFOUND", NETWORK),
         ("", "", OTHER),
     ],
 )
@@ -265,15 +260,22 @@ def test_a_step_that_is_interrupted_is_done_again(project: Path) -> None:
     assert (status, err) == (0, "")
 
 
-def test_what_is_built_for_a_release_says_why_it_fails(project: Path) -> None:
-    (project / "message").write_text(FULL_UNDER_A_TRACE, encoding="utf-8")
-    status, _, err = make(project, "dist", FAIL_AT=" -m build ")
-    assert status and "Stopped while building wheel and sdist: " + FULL in err
-
-
-def test_the_newest_versions_say_why_they_fail(project: Path) -> None:
-    (project / "message").write_text(PIP_NETWORK, encoding="utf-8")
-    status, _, err = make(project, "latest", FAIL_AT="pip install -r _build/latest.txt")
-    assert status and "Stopped while installing the pinned packages: " in err and NETWORK in err
-    assert (project / "_build/latest/.folder").exists()
-    assert not (project / "_build/latest/.packages").exists()
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("", "3.11 or newer; got no such command"),
+        ('[ "$1" = --version ] && echo Python 3.10.2', "3.11 or newer; got Python 3.10.2."),
+        ('case "$*" in *venv*) exit 1 ;; esac', "must have its modules venv and ensurepip"),
+    ],
+)
+def test_a_python_that_will_not_do_is_one_line(project: Path, python: str, message: str) -> None:
+    if python:
+        (project / "stand-in").write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
+    else:
+        (project / "stand-in").unlink()
+    status, out, err = make(project, "book")
+    assert (status, out) == (2, "")
+    first, *others = err.splitlines()
+    assert first.startswith("Cannot start: ") and message in first
+    assert [line for line in others if not line.startswith("make: ***")] == []
+    assert not (project / ".venv").exists()

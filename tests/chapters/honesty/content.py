@@ -17,8 +17,8 @@ from honesty.cells import (
     shown,
     tags,
 )
+from tools import ROOT
 from tools.notebooks import SETUP_TAG
-from tools.set_repository import ROOT
 
 # -- equations ------------------------------------------------------------------------------------
 
@@ -264,8 +264,9 @@ def links_lead_somewhere(notebook: Notebook, folder: Path = ROOT / "chapters") -
 
 
 def papers_are_in_the_bibliography(notebook: Notebook) -> list[str]:
-    """A paper that is linked to stands in references.bib, known by its arXiv number."""
-    listed = set(EPRINT.findall((ROOT / "references.bib").read_text(encoding="utf-8")))
+    """A paper that is linked to stands in reference/references.bib, known by its arXiv number."""
+    works = (ROOT / "reference" / "references.bib").read_text(encoding="utf-8")
+    listed = set(EPRINT.findall(works))
     text = [(name, cell["source"]) for name, cell in markdown_cells(notebook)]
     text += [(name, cell["source"] + shown(cell)) for name, cell in code_cells(notebook)]
     return [

@@ -1,0 +1,156 @@
+"""What this book's pages have beside what Furo gives them, and the policy that they keep to.
+
+A notebook's page has links to Colab and to the file; a folded cell has its own name; a page's title
+and description are plain words; and a page may load nothing from another host.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ExtensionError
+from static_math import plain_math, plain_text
+
+# What Furo and Sphinx leave for us to mend, on every page. An update that changes one of these is
+# an error of the build, so that it is looked at.
+MENDS = {
+    # A heading has a level, and two asides have names.
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All chapters">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+}
+# Each drawing of Matplotlib has it, and it would hold for the whole page; book.css has it once.
+DRAWING_STYLE = '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>'
+INLINE = r"<{0}(?![^>]*\b(?:src|type)=)[^>]*>(.*?)</{0}>"
+
+
+def complete(app: Sphinx, config: Config) -> None:
+    """Set what `_config.yml` cannot: addresses made from `baseurl`, and an option of the theme.
+
+    Furo defines its style for dark code when it is loaded, after Sphinx has checked the names.
+    """
+    config.pygments_dark_style = "a11y-high-contrast-dark"
+    if not config.html_baseurl.endswith("/"):
+        raise ExtensionError("html: baseurl: of _config.yml ends without a slash")
+    config.ogp_site_url = config.html_baseurl
+    config.notfound_urls_prefix = urlsplit(config.html_baseurl).path
+
+
+def name_folded_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Name a folded cell by the title in its first line, as Colab does."""
+    for cell in doctree.findall(nodes.container):
+        if cell.get("nb_element") == "cell_code" and cell.get("hide_mode"):
+            title = re.match(r"#\s*@title\s+(.+)", cell.astext().lstrip())
+            if title:
+                cell["prompt_show"] = title[1].strip()
+
+
+def visit_folded(self: Any, node: nodes.Element) -> None:
+    """Open a folded cell, named by the text that one sees; MyST-NB gives all one name."""
+    self.body.append(f'<details class="hide {" ".join(node["classes"])}">\n')
+    self.body.append(f"<summary>{self.encode(node['prompt_show'])}</summary>\n")
+
+
+def depart_folded(self: Any, node: nodes.Element) -> None:
+    """Close a folded cell."""
+    self.body.append("</details>\n")
+
+
+def say_in_words(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Put a page's title, and the formulas that its description may quote, into plain words."""
+    if pagename in app.env.titles:
+        number = app.env.toc_secnumbers.get(pagename, {}).get("", ())
+        words = "".join(f"{part}. " for part in number[:1]) + plain_text(app.env.titles[pagename])
+        context["title"] = escape(words)
+    if doctree is not None:
+        # The page is written; from its tree the card and the description are made, without the
+        # title, which stands beside them.
+        for title in list(doctree.findall(nodes.title))[:1]:
+            title.parent.remove(title)
+        for formula in list(doctree.findall(nodes.math)):
+            formula.replace_self(nodes.Text(plain_math(formula.astext())))
+
+
+def add_notebook_links(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Put links to Colab and to the file under the title of a notebook."""
+    source = context.get("sourcename", "")
+    if doctree is None or not source.endswith(".ipynb"):
+        return
+    colab = f"{app.config.book_colab}{pagename}.ipynb"
+    file = context["pathto"](f"_sources/{source}", resource=True)
+    links = (
+        f'<p class="book-actions"><a href="{escape(colab)}">Open in Colab</a>'
+        f'<a href="{escape(file)}" download>Download the notebook</a></p>'
+    )
+    context["body"] = context["body"].replace("</h1>", f"</h1>\n{links}", 1)
+
+
+def policy(html: str) -> str:
+    """Return the content policy of a page: its own files, and by digest what is written into it.
+
+    Only the style attributes of formulas and drawings are free: they are thousands, and can ask for
+    nothing that `img-src` and `font-src` do not allow.
+
+    >>> policy("<style>p {}</style>").split("; ")[2]
+    "style-src 'self' 'sha256-SNJDlN1Iy2mnt7DOjQIyDb2LQE6O5PQiSZomcdzawQ4='"
+    """
+
+    def digests(tag: str) -> str:
+        found = {}
+        for code in re.findall(INLINE.format(tag), html, re.DOTALL):
+            digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+            found[f" 'sha256-{digest}'"] = True
+        return "".join(found)
+
+    return (
+        f"default-src 'none'; script-src 'self'{digests('script')}; "
+        f"style-src 'self'{digests('style')}; style-src-attr 'unsafe-inline'; "
+        "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'"
+    )
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """Mend each page that was written, and put the policy before everything that it is about."""
+    if exception is not None or app.builder.name != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        html = path.read_text(encoding="utf-8")
+        if "Content-Security-Policy" in html or '<meta charset="utf-8">' not in html:
+            continue  # written by an earlier build, or no page
+        for old, new in MENDS.items():
+            if old not in html:
+                raise ExtensionError(f"book_pages: {path.name} has no {old}; has Furo changed?")
+            html = html.replace(old, new)
+        html = html.replace(DRAWING_STYLE, "")
+        meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(html)}">'
+        head = '<meta charset="utf-8">'
+        path.write_text(html.replace(head, f"{head}\n    {meta}", 1), encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the hooks; the words come before the extensions that quote them."""
+    app.add_node(HideCodeCellNode, override=True, html=(visit_folded, depart_folded))
+    app.add_config_value("book_colab", "", "html")
+    # Jupyter Book sets this option for an extension that the book does not load.
+    app.add_config_value("comments_config", {}, "")
+    app.connect("config-inited", complete, priority=100)
+    app.connect("doctree-read", name_folded_cells)
+    app.connect("html-page-context", say_in_words, priority=100)
+    app.connect("html-page-context", add_notebook_links)
+    app.connect("build-finished", finish, priority=900)
+    return {"version": "1.0", "parallel_read_safe": True, "parallel_write_safe": True}
