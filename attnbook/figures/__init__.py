@@ -10,7 +10,8 @@ from attnlib import _needs
 _needs(__name__, "matplotlib")
 
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.comparison import compared
+from attnbook.figures.comparison import compared, handout_links
+from attnbook.figures.context import word_in_context
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
@@ -43,6 +44,7 @@ __all__ = [
     "compared",
     "cosine_histograms",
     "gradient_tiles",
+    "handout_links",
     "head_weights",
     "heads_diagram",
     "heatmap",
@@ -63,4 +65,5 @@ __all__ = [
     "tile_walk",
     "turned_pair",
     "turned_query",
+    "word_in_context",
 ]

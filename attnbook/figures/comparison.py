@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from attnbook.figures.drawing import Drawing, axis_title, rect, text
+from attnbook.examples import PublishedIdentity
+from attnbook.figures.drawing import Array, Drawing, axis_title, rect, text
 from attnbook.figures.matrices import _labels, _show, _table
+from attnbook.figures.moving import Control, MovingDrawing
+from attnlib.numpy_dense import softmax
 
 HEIGHT = 44.0
 
@@ -25,6 +28,12 @@ def _single(x: float, y: float, width: float, number: str) -> str:
     """Return a thin-lined cell with the one number that both tables have."""
     line = rect(x, y, width, HEIGHT, stroke="grid")
     return line + text(x + width / 2, y + 26.5, number, fill="muted")
+
+
+def _differs(printed: Array, computed: Array, digits: int) -> NDArray[np.bool_]:
+    """Return where two tables are more than half a unit of the last printed digit apart."""
+    # A hair more than half a unit: the computed number carries rounding noise of its own.
+    return np.asarray(~(np.abs(printed - computed) <= 0.5 * 10.0**-digits + 1e-9))
 
 
 def compared(
@@ -58,8 +67,7 @@ def compared(
         )
     n_rows, n_columns = theirs.shape
     row_labels, column_labels = _labels(rows, n_rows, ""), _labels(columns, n_columns, "")
-    # A hair more than half a unit: the computed number carries rounding noise of its own.
-    differs = ~(np.abs(theirs - ours) <= 0.5 * 10.0**-digits + 1e-9)
+    differs = _differs(theirs, ours, digits)
     above = [[_show(value, digits) for value in row] for row in theirs]
     below = [[_show(value, digits) for value in row] for row in ours]
     width = 30.0 + 7.5 * max(len(number) for row in above + below for number in row)
@@ -89,3 +97,106 @@ def compared(
     alt = f"{name}, printed against computed: {'; '.join([summary, *words])}."
     right = max(left + n_columns * width + 16, left + 250)
     return Drawing.from_elements("".join(body), right, bottom + HEIGHT + 22, alt)
+
+
+# The moving figure: what the slider calls each link, what it holds against what, the digits.
+LINKS = (
+    ("as printed", "raw scores, as printed", 2),
+    ("raw scores", "raw scores, against the products of X", 2),
+    ("scaled", "scaled scores, against the printed raw scores", 2),
+    ("scaled, X", "scaled scores, against X", 2),
+    ("weights", "weights of token 1, against the printed scores", 3),
+    ("weights, X", "weights of token 1, against X", 3),
+)
+LEFT, TOP, WIDE = 56.0, 84.0, 72.0
+
+
+def _link(
+    told: str, result: str, above: list[list[str]], below: list[list[str]], differs: Array, n: int
+) -> str:
+    """Return the drawing of one link in n × n cells: printed above, computed below."""
+    body = [
+        text(8, 22, told, text_anchor="start", font_weight="600", font_size=15, data_part="told"),
+        text(8, 44, result, text_anchor="start", data_part="result"),
+        axis_title(LEFT + n * WIDE / 2, TOP - 22, "key j answers"),
+        axis_title(16, TOP + n * HEIGHT / 2, "query i asks", upright=True),
+    ]
+    body += [text(LEFT + (j + 0.5) * WIDE, TOP - 6, str(j + 1)) for j in range(n)]
+    for i, j in np.ndindex(n, n):
+        x, y, there = LEFT + j * WIDE, TOP + i * HEIGHT, i < len(above)
+        off = bool(there and differs[i, j])
+        body.append(rect(x, y, WIDE, HEIGHT, stroke="grid"))
+        body.append(
+            rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "orange", fill_opacity="0.150", stroke="ink",
+                 stroke_width=2, opacity=str(int(off)), data_part=f"frame-{i}-{j}")
+        )  # fmt: skip
+        one, other = (above[i][j], below[i][j]) if there else ("", "")
+        body.append(text(x + WIDE / 2, y + 18, one, data_part=f"printed-{i}-{j}"))
+        look = {"font_weight": "700" if off else "400", "fill": "ink" if off else "muted"}
+        body.append(text(x + WIDE / 2, y + 35, other, **look, data_part=f"computed-{i}-{j}"))
+        if j == 0:
+            body.append(
+                text(LEFT - 8, y + HEIGHT / 2 + 4.5, str(i + 1) if there else "",
+                     text_anchor="end", data_part=f"row-{i}")
+            )  # fmt: skip
+    bottom = TOP + n * HEIGHT
+    body.append(_pair(LEFT, bottom + 12, 92, "printed", "computed"))
+    body.append(text(LEFT + 102, bottom + 38, "where the two differ", text_anchor="start"))
+    return "".join(body)
+
+
+def handout_links(handout: PublishedIdentity) -> MovingDrawing:
+    """Return a moving figure: each printed table of the handout, held against a computed one.
+
+    The slider goes along the chain. Each printed step is held first against the printed step
+    before it, and then against what follows from X. A cell has the printed number above and the
+    computed one below, with a bold frame where they are more than half a unit of the last printed
+    digit apart. The first picture is the print alone.
+
+    >>> from attnbook import examples
+    >>> handout_links(examples.published_identity()).alt.split(".")[0]
+    'raw scores, as printed: nothing is compared yet'
+    """
+    raw_scores = handout.X @ handout.W_Q @ (handout.X @ handout.W_K).T
+    root, first = handout.X.shape[1] ** 0.5, handout.first_row_weights[None]
+    pairs = (
+        (handout.raw_scores, None),
+        (handout.raw_scores, raw_scores),
+        (handout.scores, handout.raw_scores / root),
+        (handout.scores, raw_scores / root),
+        (first, softmax(handout.scores[:1])),
+        (first, softmax(raw_scores[:1] / root)),
+    )
+    frames, labels, rows = [], [], []
+    for (link, told, digits), (printed, computed) in zip(LINKS, pairs, strict=True):
+        above = [[_show(number, digits) for number in row] for row in printed]
+        if computed is None:
+            differs = np.zeros(printed.shape, dtype=bool)
+            below = [[""] * len(row) for row in above]
+            result = "nothing is compared yet"
+        else:
+            differs = _differs(printed, computed, digits)
+            below = [[_show(number, digits) for number in row] for row in computed]
+            result = f"{differs.sum()} of {differs.size} differ"
+        if len(printed) == 1:
+            result += f"; printed sum {printed.sum():.3f}"
+        frames.append(_link(told, result, above, below, differs, len(raw_scores)))
+        places = [
+            f"row {i + 1}, column {j + 1}: printed {above[i][j]}, computed {below[i][j]}"
+            for i, j in np.argwhere(differs)
+        ]
+        labels.append(f"{told}: {result}.\n{'; '.join(places) or 'No number is marked'}.")
+        rows += [
+            (link, str(i + 1), str(j + 1), above[i][j], below[i][j], "yes" * bool(differs[i, j]))
+            for i, j in np.ndindex(differs.shape)
+            if computed is not None
+        ]
+    n = len(raw_scores)
+    return MovingDrawing.from_frames(
+        frames,
+        LEFT + n * WIDE + 8,
+        TOP + (n + 1) * HEIGHT + 22,
+        controls=(Control("link", "link", tuple(link for link, *_ in LINKS)),),
+        labels=labels,
+        table=(("link", "row", "column", "printed", "computed", "differs"), *rows),
+    )

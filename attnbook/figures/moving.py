@@ -102,7 +102,8 @@ class MovingDrawing(Drawing):
     attribute's name or "text", then one value a frame.
     `labels` are the words for each frame: a line that is told when a control has moved there, and
     perhaps a second with the rest. The SVG's label, which follows the controls, is both. `table` (a
-    header row, then rows) holds all values for those who see or hear no picture.
+    header row, then rows) holds all values for those who see or hear no picture. `about` tells the
+    table from that of another figure on the same page.
 
     Raises: `ValueError` when a sequence does not have one value a frame.
     """
@@ -111,6 +112,7 @@ class MovingDrawing(Drawing):
     parts: Mapping[str, Mapping[str, Sequence[str]]]
     labels: tuple[str, ...]
     table: tuple[tuple[str, ...], ...]
+    about: str = "the figure"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,6 +134,7 @@ class MovingDrawing(Drawing):
         controls: tuple[Control, ...],
         labels: Sequence[str],
         table: Sequence[Sequence[str]],
+        about: str = "the figure",
     ) -> MovingDrawing:
         """Return the moving drawing of these frames: finished elements, in a box of width × height.
 
@@ -142,7 +145,7 @@ class MovingDrawing(Drawing):
             first = first * len(control.options) + control.start
         still = Drawing.from_elements(frames[first], width, height, one_line(labels[first]))
         rows = tuple(tuple(row) for row in table)
-        return cls(still.svg, still.alt, controls, changes(frames), tuple(labels), rows)
+        return cls(still.svg, still.alt, controls, changes(frames), tuple(labels), rows, about)
 
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)
@@ -160,7 +163,8 @@ class MovingDrawing(Drawing):
         )
         return (
             '<details><summary>All values as a table</summary><div class="attn-scroll" '
-            f'tabindex="0" role="region" aria-label="All values of the figure"><table><thead><tr>'
+            f'tabindex="0" role="region" aria-label="All values of {escape(self.about)}">'
+            f"<table><thead><tr>"
             f"{header}</tr></thead><tbody>{body}</tbody></table></div></details>"
         )
 

@@ -96,7 +96,8 @@ def attention_stepper(
     """Return a moving figure: the output of each token, from query to weighted sum, step by step.
 
     One slider picks the token that asks, the other the step. A number stands in the table from
-    the step that computes it; the frame shows which column that is.
+    the step that computes it; the frame shows which column that is. The figure opens on the first
+    step, before anything is computed; the table under it has all numbers.
 
     Shapes: query and key (T, d_k), value (T, d_v), T tokens; made for small T, d_k and d_v.
 
@@ -132,14 +133,13 @@ def attention_stepper(
         for t in range(n_tokens)
         for row in tables[t]
     ]
-    last = len(STEPS) - 1  # so that the picture is complete where no script runs
     return MovingDrawing.from_frames(
         frames,
         RIGHT + LEFT,
         TOP + ROW * (2 * n_tokens + 3) + 36,
         controls=(
             Control("token", "token", tuple(tokens)),
-            Control("step", "step", tuple(name for name, _ in STEPS), last),
+            Control("step", "step", tuple(name for name, _ in STEPS)),
         ),
         labels=labels,
         table=(("query", "key", "q·k", "÷ √dₖ", "exp", "weight a", "a v", "output o"), *rows),

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from pictures import differences
 
-from attnbook import examples, experiments, figures
+from attnbook import examples, experiments, figures, words
 from attnbook.figures import moving
 from attnbook.figures.drawing import COLOURS
 from attnbook.figures.drawing import colour as css_colour
@@ -74,6 +74,10 @@ def _cosines() -> dict[int, np.ndarray]:
     return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
 
 
+BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
+PROBES = ("water", "shore", "money")
+
+
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
@@ -85,6 +89,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
     "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
+    "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
@@ -128,6 +133,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "tile_walk": lambda: _tile_walk(),
     "turned_pair": lambda: figures.turned_pair(),
     "turned_query": lambda: _turned_query(),
+    "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
 }
 
 
@@ -619,6 +625,14 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
             r"shapes \(L, S\) and \(S,\); got \(2, 3\), \(2,\)",
         ),
         (lambda: figures.tile_walk([[1.0]], [1.0], 0), "must be at least 1; got 0 and 2"),
+        (
+            lambda: figures.word_in_context("bank", ["fish swim"], ["water"]),
+            "must have the word 'bank'; got 'fish swim'",
+        ),
+        (
+            lambda: figures.word_in_context("bank", ["bank"], ["water"], start="2"),
+            "one of 0, 1/√384, 1, 4; got '2'",
+        ),
         (lambda: figures.scaling_explorer((4, 16), start=5), r"one of \(4, 16\); got 5"),
         (lambda: figures.temperature_explorer([1.0], ["a"]), r"got shape \(1,\) and 1 labels"),
         (lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]), "two finite numbers"),
@@ -677,6 +691,12 @@ def test_stepper_shows_the_numbers_of_the_package() -> None:
         words = ", ".join(f"{entry:.2f}" for entry in output[t]).replace("-", "−")
         assert _in_frame(drawing, "output", "text", last) == f"o = ({words})"
         assert words in drawing.labels[last] and example.tokens[t] in drawing.labels[last]
+
+
+def test_stepper_opens_before_anything_is_computed() -> None:
+    drawing = _stepper()
+    assert [control.start for control in drawing.controls] == [0, 0]
+    assert "step 1 of 7" in drawing.alt and "Nothing is computed yet." in drawing.alt
 
 
 def test_stepper_says_which_shapes_do_not_fit() -> None:
@@ -743,6 +763,114 @@ def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:
     assert drawing.table[0] == ("mask", "tile", "query", "keys", "m", "ℓ", "õ", "o")
     skipped = [row for row in drawing.table if "skipped" in row]
     assert all(row[0] == "causal" for row in skipped) and len(skipped) == 2 * 2 + 2
+
+
+def test_word_in_context_shows_the_weights_and_the_cosines_of_its_output() -> None:
+    drawing = DRAWINGS["word_in_context"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    bank, probes = words.vectors("bank")[0], words.vectors(PROBES)
+    frame = 0
+    for sentence in ("bank", *BANKS):
+        tokens = sentence.split()
+        x = words.vectors(sentence)
+        for scale in (0, 384**-0.5, 1, 4):
+            exponentials = np.exp(scale * x @ bank)
+            weights = exponentials / exponentials.sum()
+            output = sum(a * row for a, row in zip(weights, x, strict=True))
+            cosines = probes @ output / np.sqrt(output @ output)
+            for row in range(6):
+                shown = [
+                    _in_frame(drawing, f"{name}-{row}", "text", frame)
+                    for name in ("token", "weight")
+                ]
+                bar = float(_in_frame(drawing, f"weight-bar-{row}", "width", frame))
+                if row < len(tokens):
+                    assert shown == [tokens[row], f"{weights[row]:.2f}"]
+                    assert abs(bar - 90 * weights[row]) < 0.051
+                else:
+                    assert shown == ["", ""] and bar == 0
+            near = [_in_frame(drawing, f"cosine-{row}", "text", frame) for row in range(3)]
+            assert near == [f"{cosine:.2f}" for cosine in cosines]
+            told = ", ".join(f"{p} {n}" for p, n in zip(PROBES, near, strict=True))
+            assert f"cosine with {told}." in drawing.labels[frame]
+            assert (
+                "alone" in drawing.labels[frame]
+                if sentence == "bank"
+                else (f"“bank” in “{sentence}”" in drawing.labels[frame])
+            )
+            frame += 1
+    assert frame == len(drawing.labels) == 16 and len(drawing.table) == 1 + 16
+
+
+def test_tables_of_two_figures_on_one_page_have_two_names() -> None:
+    stepper, context = DRAWINGS["attention_stepper"](), DRAWINGS["word_in_context"]()
+    assert 'aria-label="All values of the figure"' in stepper._repr_html_()
+    assert 'aria-label="All values of the word in its sentences"' in context._repr_html_()
+
+
+def test_word_in_context_begins_with_the_word_alone() -> None:
+    drawing = DRAWINGS["word_in_context"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    assert [control.start for control in drawing.controls] == [0, 2]
+    assert drawing.alt.startswith("“bank” alone, scale 1: ")
+    assert drawing.alt.endswith("Weights: bank 1.00.")
+    # A mark shows each cosine of the word alone; it is where the bar ends in the first frame.
+    marks = [
+        e for e in ET.fromstring(drawing.svg).iter()
+        if e.tag.endswith("rect") and e.attrib["fill"] == css_colour("orange")
+    ]  # fmt: skip
+    cosines = words.vectors(PROBES) @ words.vectors("bank")[0]
+    places = [float(mark.attrib["x"]) + 1 for mark in marks[:-1]]
+    assert np.allclose(places, 296 + 100 * cosines, atol=0.0051) and len(marks) == 4
+
+
+def test_word_in_context_draws_a_negative_cosine_to_the_left() -> None:
+    drawing = figures.word_in_context("bank", ["the bank"], ["he", "rat"])
+    found = words.vectors("he rat") @ words.vectors("bank")[0]
+    for row, cosine in enumerate(found):
+        bar = {k: float(_in_frame(drawing, f"cosine-bar-{row}", k, 0)) for k in ("x", "width")}
+        assert abs(bar["width"] - abs(100 * cosine)) < 0.051
+        assert abs(bar["x"] - 296 - min(0, 100 * cosine)) < 0.051
+
+
+def test_handout_links_hold_each_printed_step_against_the_step_before_and_against_x() -> None:
+    drawing, handout = DRAWINGS["handout_links"](), examples.published_identity()
+    assert isinstance(drawing, figures.MovingDrawing)
+    raw_scores, root = handout.X @ handout.X.T, np.sqrt(3)
+    first = handout.first_row_weights[None]
+    for frame, (printed, computed, digits) in enumerate(
+        [
+            (handout.raw_scores, np.full((5, 5), np.nan), 2),
+            (handout.raw_scores, raw_scores, 2),
+            (handout.scores, handout.raw_scores / root, 2),
+            (handout.scores, raw_scores / root, 2),
+            (first, softmax(handout.scores)[:1], 3),
+            (first, softmax(raw_scores / root)[:1], 3),
+        ]
+    ):
+        n_marked = 0
+        for i, j in np.ndindex(5, 5):
+            shown = [
+                _in_frame(drawing, f"{name}-{i}-{j}", "text", frame)
+                for name in ("printed", "computed")
+            ]
+            marked = _in_frame(drawing, f"frame-{i}-{j}", "opacity", frame) == "1"
+            n_marked += marked
+            if i >= len(printed):
+                assert shown == ["", ""] and not marked
+                continue
+            assert shown[0] == f"{printed[i, j]:.{digits}f}"
+            assert shown[1] == ("" if frame == 0 else f"{computed[i, j]:.{digits}f}")
+            assert marked == (frame > 0 and shown[0] != shown[1])
+        assert n_marked == [0, 15, 0, 15, 5, 5][frame]
+        result = _in_frame(drawing, "result", "text", frame)
+        assert result in drawing.labels[frame]
+        assert result.startswith("nothing" if frame == 0 else f"{n_marked} of {printed.size}")
+        assert result.endswith("printed sum 0.983") == (frame >= 4)
+    assert len(drawing.labels) == 6 and len(drawing.table) == 1 + 3 * 25 + 2 * 5
+    assert drawing.controls[0].start == 0
+    assert sum(row[-1] == "yes" for row in drawing.table) == 40
+    assert "row 1, column 3: printed 1.48, computed 1.27; row 1, column 4" in drawing.labels[1]
 
 
 def test_hull_joins_the_corners_and_leaves_out_the_point_inside() -> None:

@@ -20,9 +20,19 @@ from tests.site import (
     test_tile_walk,
     test_turned,
 )
-from tests.site.conftest import ROOT, OpenPage
+from tests.site.conftest import ROOT, OpenPage, shown
 
 Check = Callable[[Any], None]
+
+
+def shows(part: str, words: str) -> Check:
+    """Return the check that a part of a figure has these words."""
+
+    def check(figure: Any) -> None:
+        assert shown(figure, part) == words
+
+    return check
+
 
 # Chapter, the slider that is moved, and what the figure shows before, at the slider's start and at
 # its end.
@@ -58,9 +68,23 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
     "stepper": (
         "05_output",
         "token",
-        lambda figure: test_stepper.assert_shows(figure, 0, 6),
-        lambda figure: test_stepper.assert_shows(figure, 0, 6),
-        lambda figure: test_stepper.assert_shows(figure, 2, 6),
+        lambda figure: test_stepper.assert_shows(figure, 0, 0),
+        lambda figure: test_stepper.assert_shows(figure, 0, 0),
+        lambda figure: test_stepper.assert_shows(figure, 2, 0),
+    ),
+    "word in context": (
+        "05_output",
+        "sentence",
+        shows("title", "“bank” alone"),
+        shows("title", "“bank” alone"),
+        shows("title", "“the bank approved the loan”"),
+    ),
+    "handout links": (
+        "06_published_examples",
+        "link",
+        shows("told", "raw scores, as printed"),
+        shows("told", "raw scores, as printed"),
+        shows("told", "weights of token 1, against X"),
     ),
     "mask explorer": (
         "07_masks",
@@ -91,7 +115,8 @@ def output(name: str) -> str:
         for part in cell.get("outputs", [])
         if "text/html" in part.get("data", {})
     ]
-    [found] = [html for html in stored if "attn-moving" in html]
+    slider = f'name="{FIGURES[name][1]}"'
+    [found] = [html for html in stored if "attn-moving" in html and slider in html]
     return found
 
 
@@ -210,7 +235,7 @@ def test_an_output_without_scripts_is_a_picture_and_a_table(
 def test_a_mouse_drags_the_slider(open_page: OpenPage, name: str) -> None:
     chapter, slider, before, start, end = FIGURES[name]
     page = open_page(f"chapters/{chapter}").page
-    figure = page.locator("figure.attn-moving")
+    figure = page.locator(f'figure.attn-moving:has(input[name="{slider}"])')
     before(figure)
     control = figure.locator(f'input[name="{slider}"]')
     control.scroll_into_view_if_needed()

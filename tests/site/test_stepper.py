@@ -42,8 +42,8 @@ def assert_shows(figure: Any, t: int, step: int) -> None:
 
 def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage) -> None:
     visit = open_page(PAGE)
-    figure = visit.page.locator("figure.attn-moving")
-    assert_shows(figure, 0, 6)  # complete where no script runs
+    figure = visit.page.locator("figure.attn-moving").first
+    assert_shows(figure, 0, 0)  # before anything is computed
     token, step = figure.locator("input").all()
     token.focus()
     for t in range(3):
@@ -59,19 +59,18 @@ def test_keyboard_takes_the_figure_through_all_its_frames(open_page: OpenPage) -
 
 def test_mouse_moves_the_figure(open_page: OpenPage) -> None:
     page = open_page(PAGE).page
-    figure = page.locator("figure.attn-moving")
+    figure = page.locator("figure.attn-moving").first
     token, step = figure.locator("input").all()
-    for slider, inset in [(token, -3), (step, 3)]:
+    for slider in (token, step):
         box = slider.bounding_box()
         assert box is not None
-        x = box["width"] + inset if inset < 0 else inset
-        slider.click(position={"x": x, "y": box["height"] / 2})
-    assert_shows(figure, 2, 0)
+        slider.click(position={"x": box["width"] - 3, "y": box["height"] / 2})
+    assert_shows(figure, 2, 6)
 
 
 def test_table_holds_every_pair_of_tokens(open_page: OpenPage) -> None:
     page = open_page(PAGE).page
-    rows = page.locator("figure.attn-moving tbody tr").all()
+    rows = page.locator("figure.attn-moving:has(input[name=token]) tbody tr").all()
     tokens, X, W_Q, W_K, _ = examples.running()
     weights = softmax(X @ W_Q @ (X @ W_K).T / np.sqrt(2))
     for row, (i, j) in zip(rows, np.ndindex(3, 3), strict=True):
