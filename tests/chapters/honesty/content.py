@@ -186,7 +186,7 @@ def claims_are_asserted(notebook: Notebook) -> list[str]:
 
 # -- prose ----------------------------------------------------------------------------------------
 
-WORDS = range(1_000, 2_401)
+WORDS = range(1_000, 2_501)
 CELLS = range(12, 26)
 WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 FILLER = re.compile(r"\b(simply|obviously|magic\w*)\b", re.IGNORECASE)
@@ -215,7 +215,7 @@ def word_count(notebook: Notebook) -> int:
 
 
 def chapter_has_its_size(notebook: Notebook) -> list[str]:
-    """1,000 to 2,400 words, and 12 to 25 code cells beside set-up, solutions and checks."""
+    """1,000 to 2,500 words, and 12 to 25 code cells beside set-up, solutions and checks."""
     cells = sum(
         not {SETUP_TAG, "solution", "check"} & set(tags(cell)) for _, cell in code_cells(notebook)
     )
