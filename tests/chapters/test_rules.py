@@ -199,7 +199,7 @@ BAD: dict[str, list[Change]] = {
     ],
     "chapter_has_its_size": [
         put("# A title", source="Few words."),
-        add(text("one two " * 700)),
+        add(text("one two " * 800)),
         add(*[code("x = 1")] * 20),
         lambda notebook: notebook["cells"].__delitem__(slice(4, 10)),
     ],
