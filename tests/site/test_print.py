@@ -20,7 +20,7 @@ def test_the_pdf_has_pages_bookmarks_and_links_within(browser: Any, tmp_path: Pa
         "import sys, pathlib; from tools import print_book as p; "
         "p.PDF = pathlib.Path(sys.argv[1]); "
         "p.parts = lambda: [('', ['index']), "
-        "('Part', ['chapters/02_scores', 'chapters/03_scaling'])]; "
+        "('Part', ['chapters/01_lookup', 'chapters/03_scaling'])]; "
         "sys.exit(p.main())"
     )
     done = subprocess.run(
@@ -31,16 +31,18 @@ def test_the_pdf_has_pages_bookmarks_and_links_within(browser: Any, tmp_path: Pa
     first, _, part, pages_of_part = reader.outline
     assert (first.title, part.title) == ("Attention, step by step", "Part")
     chapter, sections = pages_of_part[2:]
-    assert chapter.title == "3. Why √dₖ, and not dₖ" and sections[0].title.startswith("A score is")
+    assert chapter.title == "3. Why √dₖ, and not dₖ" and sections[0].title.startswith(
+        "What undivided"
+    )
     number = reader.get_destination_page_number(chapter)
     text = reader.pages[number].extract_text()
-    # Numbered throughout, and the link to chapter 2 leads to its sheet of this very file.
+    # Numbered throughout, and the link to chapter 1 leads to its sheet of this very file.
     assert text.split()[0] == str(number + 1) or text.split()[-1] == str(number + 1)
     links = [one.get_object() for one in reader.pages[number]["/Annots"]]
     assert not any("file:" in str(link.get("/A", "")) for link in links)
     goals = [link["/Dest"][0].get_object() for link in links if "/Dest" in link]
-    second = reader.get_destination_page_number(pages_of_part[0])
-    assert reader.pages[second].get_object() in goals
+    linked = reader.get_destination_page_number(pages_of_part[0])
+    assert reader.pages[linked].get_object() in goals
 
 
 def test_no_chromium_is_said_and_is_no_error(

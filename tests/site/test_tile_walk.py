@@ -92,7 +92,8 @@ def test_mouse_moves_the_walk(open_page: OpenPage) -> None:
 
 def test_without_scripts_the_last_step_and_the_table_stand(open_page: OpenPage) -> None:
     figure = open_page(PAGE, scripts=False).page.locator("figure.attn-moving")
-    assert figure.locator("svg").is_visible()
+    figure.scroll_into_view_if_needed()
+    figure.locator("svg").wait_for()
     assert figure.locator("table").count() == 1
 
 

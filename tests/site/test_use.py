@@ -72,7 +72,8 @@ def test_without_scripts_a_figure_stands_still(book: Path, open_page: OpenPage, 
         return
     visit = open_page(name, scripts=False)
     for figure in visit.page.locator(MOVING).all():
-        assert figure.locator("svg").first.is_visible()
+        figure.scroll_into_view_if_needed()
+        figure.locator("svg").first.wait_for()
         for control in figure.locator("input, button, select").all():
             assert not control.is_visible()
         figure.locator("summary").first.click()
@@ -132,10 +133,9 @@ def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None
     results = page.locator("#search-results p.context")
     results.nth(10).wait_for(timeout=10_000)
     words = " ".join(results.all_inner_texts())
-    assert "V=XWV,A=softmax" in re.sub(r"[\s\u2061]", "", words)
+    assert "4hT(2dk+dv)" in re.sub(r"[\s\u2061]", "", words)
     for tex in ("\\", "^", "{", "dkd"):
         assert tex not in words, tex
-    assert "root of dk before" in words
     assert "Skip to content" not in words and "On this page" not in words
 
 
