@@ -56,21 +56,6 @@ def dot_products(
     return np.asarray(sigma**2 * np.einsum("pc,pc->p", query, key))
 
 
-def variance_error(d_k: int, n_pairs: int) -> float:
-    """Return the standard error of an observed variance of q·k, as a share of the true variance.
-
-    √((2 + 6/d_k)/M) for M independent pairs with standard normal entries: the fourth moment of
-    q·k is 3d_k² + 6d_k, and the spread of a mean of squares follows from it.
-
-    Raises: `ValueError` when d_k or n_pairs is below 1.
-
-    >>> round(variance_error(6, 30_000), 6)
-    0.01
-    """
-    _positive(d_k=d_k, n_pairs=n_pairs)
-    return float(np.sqrt((2.0 + 6.0 / d_k) / n_pairs))
-
-
 def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
     """Return the slope of the straight line through (log x, log y): the power p in y ≈ c·xᵖ.
 
@@ -92,20 +77,6 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
     if np.all(xs == xs[0]):
         raise ValueError(f"x must hold two different values or more; got {xs[0]} only")
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
-
-
-def confidence_interval(values: ArrayLike) -> tuple[float, float]:
-    """Return the 95 % interval for the mean of repeated measurements: mean ± 1.96 standard errors.
-
-    Shapes: values (n,), n at least 2; n of 30 or more, for the normal approximation to hold.
-
-    Raises: `ValueError` for fewer than two values.
-    """
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.ndim != 1 or sample.size < 2:
-        raise ValueError(f"values must be a list of two or more; got shape {sample.shape}")
-    error = float(np.std(sample, ddof=1) / np.sqrt(sample.size))
-    return float(sample.mean()) - 1.96 * error, float(sample.mean()) + 1.96 * error
 
 
 def entropy_share(weights: Array) -> Array:
@@ -132,7 +103,6 @@ class RuleStatistics(NamedTuple):
     largest: mean largest weight of a row. sum_of_squares: mean of Σa².
     gradient_mean, gradient_median: over the draws, of ‖∂loss/∂q‖. gradient_tenth: the share of the
     summed norms that comes from the largest tenth of the draws (0.1 where all are alike).
-    jacobian_mean: over the draws, of the trace 1 − Σa² of the softmax Jacobian.
     """
 
     score_std: float
@@ -142,7 +112,6 @@ class RuleStatistics(NamedTuple):
     gradient_mean: float
     gradient_median: float
     gradient_tenth: float
-    jacobian_mean: float
 
 
 def scaling_rules(
@@ -187,7 +156,6 @@ def scaling_rules(
             gradient_mean=float(np.mean(gradient)),
             gradient_median=float(np.median(gradient)),
             gradient_tenth=float(np.sum(largest_tenth) / np.sum(gradient)),
-            jacobian_mean=float(np.mean(1.0 - sum_of_squares)),
         )
     return statistics
 

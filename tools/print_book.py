@@ -16,7 +16,8 @@ import yaml
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, FloatObject, NameObject, NullObject
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 BOOK = ROOT / "_build" / "html"
 PDF = ROOT / "_build" / "attention-step-by-step.pdf"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

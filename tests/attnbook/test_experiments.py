@@ -19,7 +19,9 @@ def test_scores_have_mean_zero_and_variance_d_k_sigma_4(d_k: int, sigma: float) 
     scores = experiments.dot_products(d_k, n_pairs, sigma=sigma, seed=11)
     variance = d_k * sigma**4
     assert abs(scores.mean()) < 4 * np.sqrt(variance / n_pairs)
-    assert abs(scores.var() / variance - 1) < 4 * experiments.variance_error(d_k, n_pairs)
+    # The fourth moment of q·k is 3 d_k² + 6 d_k, so the variance of a sample is this far off.
+    error = np.sqrt((2 + 6 / d_k) / n_pairs)
+    assert abs(scores.var() / variance - 1) < 4 * error
 
 
 @pytest.mark.parametrize("correlation", [-1.0, -0.3, 0.5, 1.0])
@@ -31,13 +33,6 @@ def test_correlated_scores_have_mean_rho_d_k(correlation: float) -> None:
     assert abs(scores.var() / variance - 1) < 0.06
 
 
-@pytest.mark.parametrize("d_k", [1, 2, 17])
-def test_variance_error_predicts_the_spread_of_observed_variances(d_k: int) -> None:
-    groups = experiments.dot_products(d_k, 400_000, seed=5).reshape(4000, 100)
-    observed = groups.var(axis=1, ddof=1).std() / d_k
-    assert abs(observed / experiments.variance_error(d_k, 100) - 1) < 0.1
-
-
 def test_seed_decides_the_sample() -> None:
     first, again, other = (experiments.dot_products(7, 5, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
@@ -47,13 +42,6 @@ def test_seed_decides_the_sample() -> None:
 def test_loglog_slope_is_the_power() -> None:
     x = np.array([2.0, 3.0, 5.0, 70.0])
     assert np.isclose(experiments.loglog_slope(x, 4 * x**-1.7), -1.7)
-
-
-def test_confidence_interval_holds_the_mean_in_95_of_100_cases() -> None:
-    samples = np.random.default_rng(0).normal(3.0, 2.0, (2000, 40))
-    intervals = [experiments.confidence_interval(sample) for sample in samples]
-    share = np.mean([low < 3.0 < high for low, high in intervals])
-    assert 0.93 < share < 0.96
 
 
 def test_entropy_of_one_key_is_zero_without_a_sign() -> None:
@@ -93,9 +81,7 @@ def test_scaling_rules_gradient_is_that_of_autograd() -> None:
     norms = query.grad.norm(dim=1)
     assert np.isclose(rule.gradient_median, norms.mean().item())  # of two draws
     assert np.isclose(rule.gradient_tenth, (norms.max() / norms.sum()).item())
-    trace = 1 - (weights**2).sum(dim=1)
-    assert np.isclose(rule.jacobian_mean, trace.mean().item())
-    assert np.isclose(rule.sum_of_squares, 1 - trace.mean().item())
+    assert np.isclose(rule.sum_of_squares, (weights**2).sum(dim=1).mean().item())
     assert np.isclose(rule.largest, weights.max(dim=1).values.mean().item())
 
 
@@ -114,12 +100,10 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
         (lambda: experiments.dot_products(0), "d_k must be at least 1; got 0"),
         (lambda: experiments.dot_products(4, 0), "n_pairs must be at least 1; got 0"),
         (lambda: experiments.dot_products(4, correlation=1.5), "between -1 and 1; got 1.5"),
-        (lambda: experiments.variance_error(4, 0), "n_pairs must be at least 1; got 0"),
         (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"got shapes \(2,\) and \(3,\)"),
         (lambda: experiments.loglog_slope([1, 2], [0, 2]), r"positive.*got .* and \[0. 2.\]"),
         (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), r"finite; got \[ 1. inf\]"),
         (lambda: experiments.loglog_slope([3, 3], [1, 2]), "x must hold two .*; got 3.0 only"),
-        (lambda: experiments.confidence_interval([1.0]), r"values must .* got shape \(1,\)"),
         (lambda: experiments.entropy_share(np.ones((3, 1))), r"weights must .* shape \(3, 1\)"),
         (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys must be at least 2; got 1"),
         (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws must be at least 1; got 0"),
@@ -174,10 +158,6 @@ def test_numbers_of_any_kind() -> None:
     ys = [Fraction(1, 2), Fraction(1), Fraction(2)]
     assert experiments.loglog_slope([1, 2, 4], ys) == pytest.approx(1)
     assert experiments.loglog_slope(ys, [4, 2, 1]) == pytest.approx(-1)
-    low, high = experiments.confidence_interval([Fraction(1), Fraction(3)])
-    assert (low, high) == pytest.approx((2 - 1.96, 2 + 1.96))
-    low, high = experiments.confidence_interval([1.0, 3.0, 5.0])
-    assert (low, high) == pytest.approx((3 - 1.96 * 2 / 3**0.5, 3 + 1.96 * 2 / 3**0.5))
 
 
 @pytest.mark.parametrize(
@@ -186,8 +166,6 @@ def test_numbers_of_any_kind() -> None:
         (lambda: experiments.dot_products(0), "d_k"),
         (lambda: experiments.dot_products(1, 0), "n_pairs"),
         (lambda: experiments.dot_products(1, correlation=-1.5), "correlation"),
-        (lambda: experiments.variance_error(0, 1), "d_k"),
-        (lambda: experiments.variance_error(1, 0), "n_pairs"),
         (lambda: experiments.scaling_rules(0), "d_k"),
         (lambda: experiments.scaling_rules(1, n_draws=0), "n_draws"),
         (lambda: experiments.scaling_rules(1, n_keys=1), "n_keys"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attnbook import words
+from attnlib.numpy_dense import softmax
 
 
 def test_forty_words_with_rows_of_length_one() -> None:
@@ -31,6 +32,22 @@ def test_cosines_are_those_of_the_model() -> None:
     bank = words.vectors("bank")[0]
     cosines = words.vectors("water money shore finance") @ bank
     assert cosines.round(3).tolist() == [0.216, 0.398, 0.163, 0.325]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "most"),
+    [
+        ("the boat reached the bank of the river", "river"),
+        ("the bank raised its interest on the loan", "loan"),
+    ],
+)
+def test_beside_itself_bank_takes_most_from_the_word_that_the_first_page_names(
+    sentence: str, most: str
+) -> None:
+    tokens, x = sentence.split(), words.vectors(sentence)
+    here = tokens.index("bank")
+    weights = softmax(x @ x[here])
+    assert [tokens[j] for j in np.argsort(weights)[:-3:-1]] == ["bank", most]
 
 
 def test_nobody_can_change_a_vector_for_somebody_else() -> None:
