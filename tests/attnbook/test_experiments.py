@@ -148,7 +148,6 @@ def test_a_rule_s_statistics_by_loops() -> None:
         assert rule.entropy == pytest.approx(np.mean(entropies))
         assert rule.largest == pytest.approx(np.mean(largest))
         assert rule.sum_of_squares == pytest.approx(np.mean(squares))
-        assert rule.jacobian_mean == pytest.approx(1 - np.mean(squares))
         assert rule.gradient_mean == pytest.approx(np.mean(norms))
         assert rule.gradient_median == pytest.approx(np.median(norms))
         assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-3:]) / sum(norms))
