@@ -113,7 +113,8 @@ def test_a_tick_and_a_frame_are_drawn_not_colour_alone(open_page: OpenPage, them
 
 def test_without_scripts_the_first_mask_and_the_table_stand(open_page: OpenPage) -> None:
     figure = open_page(PAGE, scripts=False).page.locator("figure.attn-moving")
-    assert figure.locator("svg").is_visible()
+    figure.scroll_into_view_if_needed()
+    figure.locator("svg").wait_for()
     assert figure.locator("table").count() == 1
 
 

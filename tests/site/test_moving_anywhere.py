@@ -223,11 +223,11 @@ def test_an_output_without_scripts_is_a_picture_and_a_table(
     bare: Callable[..., Any], name: str
 ) -> None:
     figure = bare(output(name), java_script_enabled=False).locator("figure.attn-moving")
-    assert figure.locator("svg").is_visible()
+    figure.locator("svg").wait_for()
     assert len(str(figure.locator("svg").get_attribute("aria-label")).split()) > 10
     assert not figure.locator(".attn-controls").is_visible()
     figure.locator("summary").click()
-    assert figure.locator("table").is_visible()
+    figure.locator("table").wait_for()
 
 
 @pytest.mark.slow

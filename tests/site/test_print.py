@@ -66,7 +66,7 @@ def test_a_page_is_printed_in_ink_on_white_with_its_solutions(open_page: OpenPag
     for gone in (".sidebar-drawer", ".mobile-header", ".attn-controls", ".headerlink", ".copybtn"):
         for element in page.locator(gone).all():
             assert not element.is_visible(), gone
-    assert page.locator("figure svg").first.is_visible()
+    page.locator("figure svg").first.wait_for()
     assert solution.locator("pre").first.evaluate("code => code.getBoundingClientRect().height") > 9
     colours = "part => [getComputedStyle(part).color, getComputedStyle(document.body).background]"
     ink, paper = page.locator("article p").first.evaluate(colours)

@@ -58,7 +58,7 @@ def test_moving_figures_have_a_table(book: Path, open_page: OpenPage, name: str)
     for figure in open_page(name).page.locator(MOVING).all():
         figure.locator("summary").first.click()
         table = figure.locator("table").first
-        assert table.is_visible()
+        table.wait_for()
         assert table.locator("tbody tr").count() >= 2
         assert (
             table.locator("thead th").count()
@@ -77,7 +77,7 @@ def test_without_scripts_a_figure_stands_still(book: Path, open_page: OpenPage, 
         for control in figure.locator("input, button, select").all():
             assert not control.is_visible()
         figure.locator("summary").first.click()
-        assert figure.locator("table").first.is_visible()
+        figure.locator("table").first.wait_for()
 
 
 PAPER = "getComputedStyle(document.body).backgroundColor"
@@ -188,7 +188,7 @@ def test_a_folded_solution_opens(open_page: OpenPage) -> None:
     assert str(summary.text_content()).strip().startswith("Solution")
     summary.focus()
     page.keyboard.press("Enter")
-    assert solution.locator("pre").first.is_visible()
+    solution.locator("pre").first.wait_for()
 
 
 def test_less_motion_is_respected(open_page: OpenPage) -> None:
