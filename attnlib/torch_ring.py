@@ -1,0 +1,354 @@
+"""Attention over a sequence that is spread over devices: ring attention, forward and backward.
+
+Each device keeps its own queries, and keys and values go round the ring: in step s, device r has
+those of device r - s. It computes what its queries take from them, with the largest score m and
+the row sum ℓ of each row, and merges this with what it has (`torch_decoding.merge`, chapter 12):
+
+    M = max(m, m')      ℓ = exp(m - M) ℓ + exp(m' - M) ℓ'      o = (exp(m - M) ℓ o + …) / ℓ
+
+Backward, keys and values go round once more. From the m and ℓ of whole rows a device recomputes
+the weights of the part that it has at hand, and adds its share of dK and dV to the sums that it
+received from the device before it. The sums follow their keys, and one more step brings them home.
+
+Under a causal mask late queries see more keys than early ones. Therefore each device has two pieces
+of the sequence, one from the front and one from the back (`balance="zigzag"`, chapter 16).
+
+`ring_attention` works between the processes that `torchrun` starts, or `run` on this machine.
+`scaled_dot_product_attention` is the same ring between threads of one process.
+"""
+
+from __future__ import annotations
+
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
+from attnlib._checks import Band, Options, check_flag, checked_count
+from attnlib._torch_door import (
+    Call,
+    as_autocast_does,
+    attention,
+    computing_dtype,
+    widened,
+)
+from attnlib._torch_links import Link, ProcessLink, between_threads
+from attnlib._torch_operators import (
+    Four,
+    Operand,
+    Operator,
+    Results,
+    placeholder,
+    wide_results_like,
+)
+from attnlib._torch_ranks import run
+from attnlib._torch_shards import (
+    BALANCES,
+    Plan,
+    Span,
+    bytes_sent,
+    check_balance,
+    layout,
+    shard,
+    unshard,
+    work,
+)
+from attnlib.torch_decoding import merge
+
+__all__ = [
+    "Span", "bytes_sent", "layout", "ring_attention", "run", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
+]  # fmt: skip
+
+OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and m is in units of 1
+
+
+def _attend(
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return output, m and log ℓ of the queries of one device."""
+    results = wide_results_like(query, key, value, mask, [], plan.scale, plan.group, [])
+    output, log_sum, m = results.output.zero_(), results.lse.fill_(-math.inf), results.shift
+    m.fill_(torch.finfo(m.dtype).min)
+    held = [key, value]
+    for step in range(link.size):
+        source, is_last = link.rank - step, step + 1 == link.size
+        arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
+        for rows, columns, places, band in plan.parts(link.rank, source):
+            k, v = (x[..., columns, :] for x in held)
+            o, _, m_part, ell, _ = torch.ops.attnlib.torch_blockwise(
+                query[..., rows, :], k, v, _tile(mask, rows, places), band.numbers(), plan.scale,
+                plan.group, OWN_TILES,
+            )  # fmt: skip
+            M = torch.maximum(m[..., rows], m_part)
+            sums = [log_sum[..., rows] + (m[..., rows] - M), ell.log() + (m_part - M)]
+            output[..., rows, :], log_sum[..., rows] = merge([output[..., rows, :], o], sums)
+            m[..., rows] = M
+        held = arrived() if arrived else held
+    return output, m, log_sum
+
+
+def _differentiate(
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand,
+    output: Tensor, m: Tensor, ell: Tensor, d_output: Tensor, d_lse: Tensor,
+    wants_mask: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Return the gradients of one device's query, key and value, and of its mask if wanted.
+
+    Half precision is added up in float32.
+    """
+    query, mask = widened(query), None if mask is None else widened(mask)
+    d_query, d_mask = _zeros(query), _zeros(mask) if mask is not None and wants_mask else None
+    held, returned, nothing = [key, value], None, placeholder(query)
+    needed = [True, True, True, wants_mask]
+    for step in range(link.size):
+        source, is_last = link.rank - step, step + 1 == link.size
+        arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
+        here = [widened(x) for x in held]
+        sums = [_zeros(x) for x in here]
+        for rows, columns, places, band in plan.parts(link.rank, source):
+            k, v = (x[..., columns, :] for x in here)
+            found = torch.ops.attnlib.torch_blockwise_backward(
+                query[..., rows, :], k, v, _tile(mask, rows, places), output[..., rows, :],
+                m[..., rows], ell[..., rows], nothing, d_output[..., rows, :], d_lse[..., rows],
+                needed, band.numbers(), plan.scale, plan.group, OWN_TILES,
+            )  # fmt: skip
+            d_query[..., rows, :] += found[0]
+            for total, gradient in zip(sums, found[1:3], strict=True):
+                total[..., columns, :] += gradient
+            if (d_part := _tile(d_mask, rows, places)) is not None:
+                d_part += found[3]
+        if returned:
+            sums = [theirs + own for theirs, own in zip(returned(), sums, strict=True)]
+        returned = link.pass_on(sums, plan.n_keys(source - 1))
+        held = arrived() if arrived else held
+    assert returned
+    return [d_query, *returned(), *([] if d_mask is None else [d_mask])]
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _tile(mask: Operand, rows: slice, places: slice) -> Operand:
+    """Cut these rows of a shard and these places of the sequence out of a mask that broadcasts."""
+    if mask is None:
+        return None
+    rows = rows if mask.shape[-2] > 1 else slice(None)
+    return mask[..., rows, places if mask.shape[-1] > 1 else slice(None)]
+
+
+# Between processes --------------------------------------------------------------------------------
+
+
+@as_autocast_does
+def ring_attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Any = None, with_lse: bool = False,
+) -> Any:  # fmt: skip
+    """Return this rank's shard of the attention output; every rank of the group calls it.
+
+    A rank gives its shards of query, key and value, as `layout(n_tokens, size, balance)` deals
+    them out: `shard(x, spans[rank])`. The ranks first tell each other shapes, dtype and options,
+    and raise a ValueError if these differ. Then keys and values go round. Whoever calls backward
+    on one rank calls it on all.
+
+    Messages are those of the group's backend: gloo between CPUs, NCCL between GPUs.
+
+    Args:
+        query, key, value: Shards of one floating dtype. The leading dimensions broadcast.
+        is_causal: Whether token i sees the tokens j ≤ i of the whole sequence alone.
+        n_tokens: The length of the whole sequence.
+        scale: The factor on the scores, any finite number; 1/√d_k where it is None.
+        enable_gqa: Whether key and value have fewer heads: head h uses key head h // (H / H_kv).
+        balance: "zigzag" or "contiguous", as in `layout`.
+        group: A ProcessGroup, or a DeviceMesh of one dimension; all processes where it is None.
+        with_lse: Whether to return the log-sum-exp of each row too.
+
+    Returns:
+        The output of this rank's queries; with `with_lse` also their log-sum-exp.
+
+    Shapes:
+        query (…, H, L, d_k), key (…, H_kv, L, d_k), value (…, H_kv, L, d_v) → (…, H, L, d_v), with
+        the L tokens of this rank; lse (…, H, L)
+
+    Raises:
+        RuntimeError: torch.distributed is not initialized; or another rank is gone.
+        TypeError, ValueError: as in every implementation; and shards that are not those of
+            `layout`, an unknown balance, ranks that do not ask for the same.
+
+    Source:
+        Liu et al. 2023, ring attention; chapter 16.
+
+    Example:
+        Two ranks would each print one row. Here is one:
+
+        >>> import tempfile, torch.distributed as dist
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     meeting = f"file://{folder}/meeting"
+        ...     dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+        ...     values = torch.tensor([[10.0], [20.0]])
+        ...     ring_attention(torch.zeros(2, 1), torch.zeros(2, 1), values, True, n_tokens=2)
+        ...     dist.destroy_process_group()
+        tensor([[10.],
+                [15.]])
+    """
+    link = ProcessLink(group)
+    tensors = {"query": query, "key": key, "value": value}
+    try:
+        check_flag("with_lse", with_lse)
+        call = Call(tensors, Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa))
+        spans = layout(n_tokens, link.size, balance)
+        n_own = sum(stop - start for start, stop in spans[link.rank])
+        if {call.n_queries, call.n_keys} != {n_own}:
+            came = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+            of = f"of {n_tokens} tokens, {balance}"
+            raise ValueError(f"rank {link.rank} must have {n_own} {of}; got {came}")
+    except (TypeError, ValueError) as error:
+        link.agree(
+            f"{type(error).__name__}: {error}",
+            query.device if isinstance(query, Tensor) else torch.device("cpu"),
+        )
+        raise
+    shapes = [(*x.shape[:-2], "L", x.shape[-1]) for x in tensors.values()]
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values())
+    asked = f"{shapes} {query.dtype} {n_tokens=} {is_causal=} {scale=} {enable_gqa=} {balance=}"
+    link.agree(f"{asked} gradients={learns}", query.device)
+    plan = Plan(spans, spans, call.band, call.scale_asked_for, call.group)
+    output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call]
+        call.query, call.key, call.value, link, plan
+    )
+    return (output, lse.to(computing_dtype(query.dtype))) if with_lse else output
+
+
+class _BetweenProcesses(torch.autograd.Function):
+    """The ring as autograd knows it: the backward is a ring too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, link: Link, plan: Plan
+    ) -> tuple[Tensor, Tensor]:
+        output, m, log_sum = _attend(link, plan, query, key, value, None)
+        ctx.link, ctx.plan = link, plan
+        ctx.save_for_backward(query, key, value, output, m, log_sum.exp())
+        return output.to(query.dtype), m + log_sum
+
+    @staticmethod
+    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor) -> tuple[Operand, ...]:
+        if torch.is_grad_enabled():
+            raise _operator.refusal("second")
+        query, key, value, output, m, ell = ctx.saved_tensors
+        found = _differentiate(
+            ctx.link, ctx.plan, query, key, value, None, output, m, ell, d_output, d_lse
+        )
+        return *(x.to(query.dtype) for x in found), None, None
+
+
+# Between threads ----------------------------------------------------------------------------------
+
+
+@attention()  # makes the public signature, that of torch
+def scaled_dot_product_attention(
+    call: Call, *, n_devices: int = 2, balance: str = "zigzag"
+) -> tuple[Tensor, Tensor]:
+    """Return the attention output, computed by a ring of `n_devices` threads in this process.
+
+    O = softmax(scale · Q Kᵀ + mask) V. Queries and keys are dealt out to the threads as `layout`
+    says; the mask stays with the queries. The number of devices (at least 1) and the balance change
+    the result by rounding only. The same ring between processes, `ring_attention`, gives the same
+    bits where both compute with the same number of threads to a device.
+
+    A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
+    NaN. What is said of NaN elsewhere in `torch_blockwise` holds here too. There are first
+    derivatives alone, and second ones raise a RuntimeError: `torch_dense` has more.
+
+    Source:
+        Liu et al. 2023; chapter 16.
+
+    Example:
+        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
+        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, n_devices=2)
+        tensor([[15.]])
+    """
+    check_balance(balance)
+    options = [checked_count("n_devices", n_devices, least=1), BALANCES.index(balance)]
+    results = _operator(call, options)
+    return results.output, results.lse
+
+
+scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+
+
+def _forward(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
+    plan = _plan(query, key, band, scale, group, options)
+
+    def device(link: Link) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys = plan.queries[link.rank], plan.keys[link.rank]
+        return _attend(
+            link, plan, shard(query, queries), shard(key, keys), shard(value, keys),
+            _rows(attn_mask, queries),
+        )  # fmt: skip
+
+    found = zip(*between_threads(device, len(plan.keys), query.device), strict=True)
+    output, m, log_sum = (
+        unshard(parts, plan.queries, dim) for parts, dim in zip(found, (-2, -1, -1), strict=True)
+    )
+    return Results(output, m + log_sum, m, log_sum.exp(), placeholder(query))
+
+
+def _backward(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
+    row_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
+    band: list[int], scale: float | None, group: int, options: list[int],
+) -> Four:  # fmt: skip
+    """Return the gradients that are needed."""
+    plan = _plan(query, key, band, scale, group, options)
+
+    def device(link: Link) -> list[Tensor]:
+        queries, keys = plan.queries[link.rank], plan.keys[link.rank]
+        return _differentiate(
+            link, plan, shard(query, queries), shard(key, keys), shard(value, keys),
+            _rows(attn_mask, queries), shard(output, queries), shard(shift, queries, -1),
+            shard(row_sum, queries, -1), shard(d_output, queries), shard(d_lse, queries, -1),
+            needed[3],
+        )  # fmt: skip
+
+    found = list(zip(*between_threads(device, len(plan.keys), query.device), strict=True))
+    inputs, spans = (query, key, value), (plan.queries, plan.keys, plan.keys)
+    first, second, third = (
+        unshard(shards, own).to(x.dtype) if need else placeholder(query)
+        for x, need, shards, own in zip(inputs, needed, found, spans, strict=False)
+    )
+    if attn_mask is None or not needed[3]:
+        return first, second, third, placeholder(query)
+    whole = attn_mask.shape[-2] > 1
+    fourth = unshard(found[3], plan.queries) if whole else torch.stack(found[3]).sum(0)
+    return first, second, third, fourth.to(attn_mask.dtype)
+
+
+def _plan(
+    query: Tensor, key: Tensor, band: list[int], scale: float | None, group: int,
+    options: list[int],
+) -> Plan:  # fmt: skip
+    n_devices, balance = options[0], BALANCES[options[1]]
+    queries, keys = (layout(x.shape[-2], n_devices, balance) for x in (query, key))
+    return Plan(queries, keys, Band.of(band), scale, group)
+
+
+def _rows(mask: Operand, spans: list[Span]) -> Operand:
+    """Return the rows of a mask that belong to some queries; a single row belongs to all."""
+    return mask if mask is None or mask.shape[-2] == 1 else shard(mask, spans)
+
+
+_operator = Operator("torch_ring", _forward, wide_results_like, _backward)
