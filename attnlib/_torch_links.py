@@ -1,25 +1,21 @@
-"""How one device of a ring hands tensors to the next: between processes, and between threads.
+"""How a device of a ring hands tensors to the next one, when devices are processes.
 
-A link is what a device holds of the ring: its `rank`, the `size` of the ring, and `pass_on`, which
-sends tensors to the next rank and receives those of the rank before. Sending starts at once, and
-`pass_on` returns a function that waits for what arrives. A device computes between the two, so
-that the traffic hides behind the work.
+A `Link` is what a device knows of its ring: its `rank`, the `size` of the ring, and `pass_on`,
+which sends tensors to the next rank and receives those of the rank before. Sending starts at once,
+and `pass_on` returns a function that waits for what arrives. A device computes between the two, so
+that the traffic hides behind the work. For threads the link is in `_torch_threads`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import queue
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-T = TypeVar("T")
 SAID = 1024  # bytes in which a rank says what it was asked for
 
 
@@ -51,6 +47,8 @@ class ProcessLink:
             came = type(group).__qualname__
             raise TypeError(f"group must be None, a ProcessGroup or a DeviceMesh; got {came}")
         self.group, self.rank = group, dist.get_rank(group)
+        if self.rank < 0:
+            raise ValueError("group must contain this process; it does not")
         self.size = dist.get_world_size(group)
 
     def pass_on(self, tensors: Sequence[Tensor], length: int) -> Callable[[], list[Tensor]]:
@@ -99,45 +97,3 @@ class ProcessLink:
         if len(set(heard)) > 1:
             came = "; ".join(f"rank {rank}: {words}" for rank, words in enumerate(heard))
             raise ValueError(f"ranks must agree on shapes, dtype and options; got {came}")
-
-
-class ThreadLink:
-    """A link between the threads of one process. An error goes round the ring and ends all."""
-
-    def __init__(self, rank: int, boxes: Sequence[queue.SimpleQueue[Any]]) -> None:
-        self.rank, self.size = rank, len(boxes)
-        self.inbox, self.outbox = boxes[rank], boxes[(rank + 1) % len(boxes)]
-
-    def pass_on(self, tensors: Sequence[Tensor], length: int) -> Callable[[], list[Tensor]]:
-        """Hand tensors on as they are: nobody changes them."""
-        self.outbox.put(list(tensors))
-        return self._arrived
-
-    def _arrived(self) -> list[Tensor]:
-        came = self.inbox.get()
-        if isinstance(came, BaseException):
-            raise came
-        return cast("list[Tensor]", came)
-
-
-def between_threads(
-    function: Callable[[ThreadLink], T], size: int, device: torch.device
-) -> list[T]:
-    """Run a function in a ring of threads, and return what each of them returned."""
-    boxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
-    stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-
-    def run(rank: int) -> T:
-        link = ThreadLink(rank, boxes)
-        # What torch remembers for a thread, a new thread does not know.
-        with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
-            try:
-                return function(link)
-            except BaseException as error:
-                link.outbox.put(error)
-                raise
-
-    if size == 1:
-        return [run(0)]
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(run, range(size)))

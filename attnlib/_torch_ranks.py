@@ -245,6 +245,7 @@ def _distributed(rank: int, size: int, folder: str, limit: float) -> Iterator[No
         "gloo", init_method=meeting, rank=rank, world_size=size, timeout=patience
     )
     try:
+        dist.barrier()  # nobody begins before all are connected
         yield
     finally:
         dist.destroy_process_group()

@@ -1,19 +1,22 @@
 """Attention over a sequence that is spread over devices: ring attention, forward and backward.
 
-Each device keeps its own queries, and keys and values go round the ring: in step s, device r has
-those of device r - s. It computes what its queries take from them, with the largest score m and
-the row sum ℓ of each row, and merges this with what it has (`torch_decoding.merge`, chapter 12):
+Each device keeps its own queries, and keys and values go round the ring: in step s, device r holds
+those of device r - s. From these it computes a part of its output: o', with the largest score m'
+and the row sum ℓ' of each row. It merges the part with what it has (chapter 12's law):
 
-    M = max(m, m')      ℓ = exp(m - M) ℓ + exp(m' - M) ℓ'      o = (exp(m - M) ℓ o + …) / ℓ
+    M = max(m, m')     a = exp(m - M) ℓ     a' = exp(m' - M) ℓ'     o = (a o + a' o') / (a + a')
+
+and goes on with M in place of m and a + a' in place of ℓ.
 
 Backward, keys and values go round once more. From the m and ℓ of whole rows a device recomputes
-the weights of the part that it has at hand, and adds its share of dK and dV to the sums that it
-received from the device before it. The sums follow their keys, and one more step brings them home.
+the weights of the part that it holds, as chapter 13 does for a tile, and adds what this part gives
+to dK and dV to the sums that came from the device before. The sums travel one step behind their
+keys, and the last step brings them home.
 
 Under a causal mask late queries see more keys than early ones. Therefore each device has two pieces
 of the sequence, one from the front and one from the back (`balance="zigzag"`, chapter 16).
 
-`ring_attention` works between the processes that `torchrun` starts, or `run` on this machine.
+`ring_attention` is the ring between the processes that `torchrun` starts, or `run` on this machine.
 `scaled_dot_product_attention` is the same ring between threads of one process.
 """
 
@@ -30,23 +33,10 @@ import torch
 from torch import Tensor
 
 from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
-from attnlib._checks import Band, Options, check_flag, checked_count
-from attnlib._torch_door import (
-    Call,
-    as_autocast_does,
-    attention,
-    computing_dtype,
-    widened,
-)
-from attnlib._torch_links import Link, ProcessLink, between_threads
-from attnlib._torch_operators import (
-    Four,
-    Operand,
-    Operator,
-    Results,
-    placeholder,
-    wide_results_like,
-)
+from attnlib._checks import Options, check_flag, checked_count
+from attnlib._torch_door import Call, as_autocast_does, attention, computing_dtype, widened
+from attnlib._torch_links import Link, ProcessLink
+from attnlib._torch_operators import Operand, placeholder, wide_results_like
 from attnlib._torch_ranks import run
 from attnlib._torch_shards import (
     BALANCES,
@@ -59,6 +49,7 @@ from attnlib._torch_shards import (
     unshard,
     work,
 )
+from attnlib._torch_threads import operator
 from attnlib.torch_decoding import merge
 
 __all__ = [
@@ -66,70 +57,73 @@ __all__ = [
     "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
 ]  # fmt: skip
 
-OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and m is in units of 1
+OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
 
 
 def _attend(
     link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return output, m and log ℓ of the queries of one device."""
-    results = wide_results_like(query, key, value, mask, [], plan.scale, plan.group, [])
-    output, log_sum, m = results.output.zero_(), results.lse.fill_(-math.inf), results.shift
-    m.fill_(torch.finfo(m.dtype).min)
+    """Return o, m and log ℓ of the queries of one device."""
+    o, m, log_ell = _nothing_seen(plan, query, key, value)
     held = [key, value]
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
         for rows, columns, places, band in plan.parts(link.rank, source):
             k, v = (x[..., columns, :] for x in held)
-            o, _, m_part, ell, _ = torch.ops.attnlib.torch_blockwise(
+            o_part, _, m_part, ell_part, _ = torch.ops.attnlib.torch_blockwise(
                 query[..., rows, :], k, v, _tile(mask, rows, places), band.numbers(), plan.scale,
                 plan.group, OWN_TILES,
             )  # fmt: skip
             M = torch.maximum(m[..., rows], m_part)
-            sums = [log_sum[..., rows] + (m[..., rows] - M), ell.log() + (m_part - M)]
-            output[..., rows, :], log_sum[..., rows] = merge([output[..., rows, :], o], sums)
+            logs = [log_ell[..., rows] + (m[..., rows] - M), ell_part.log() + (m_part - M)]
+            o[..., rows, :], log_ell[..., rows] = merge([o[..., rows, :], o_part], logs)
             m[..., rows] = M
         held = arrived() if arrived else held
-    return output, m, log_sum
+    return o, m, log_ell
 
 
 def _differentiate(
-    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand,
-    output: Tensor, m: Tensor, ell: Tensor, d_output: Tensor, d_lse: Tensor,
-    wants_mask: bool = False,
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand, o: Tensor,
+    d_o: Tensor, m: Tensor, ell: Tensor, d_lse: Tensor, mask_needed: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    """Return the gradients of one device's query, key and value, and of its mask if wanted.
+    """Return the gradients of one device's query, key and value, and of its mask if needed.
 
-    Half precision is added up in float32.
+    Those of half precision are added up in float32.
     """
-    query, mask = widened(query), None if mask is None else widened(mask)
-    d_query, d_mask = _zeros(query), _zeros(mask) if mask is not None and wants_mask else None
-    held, returned, nothing = [key, value], None, placeholder(query)
-    needed = [True, True, True, wants_mask]
+    query, mask = widened(query), mask if mask is None else widened(mask)
+    d_query, d_mask = _zeros(query), _zeros(mask) if mask_needed and mask is not None else None
+    held, returned = [key, value], None
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
-        here = [widened(x) for x in held]
-        sums = [_zeros(x) for x in here]
+        wide = [widened(x) for x in held]
+        d_key, d_value = map(_zeros, wide)
         for rows, columns, places, band in plan.parts(link.rank, source):
-            k, v = (x[..., columns, :] for x in here)
-            found = torch.ops.attnlib.torch_blockwise_backward(
-                query[..., rows, :], k, v, _tile(mask, rows, places), output[..., rows, :],
-                m[..., rows], ell[..., rows], nothing, d_output[..., rows, :], d_lse[..., rows],
-                needed, band.numbers(), plan.scale, plan.group, OWN_TILES,
+            k, v = (x[..., columns, :] for x in wide)
+            dq, dk, dv, d_tile = torch.ops.attnlib.torch_blockwise_backward(
+                query[..., rows, :], k, v, _tile(mask, rows, places), o[..., rows, :],
+                m[..., rows], ell[..., rows], placeholder(query), d_o[..., rows, :],
+                d_lse[..., rows], [True, True, True, mask_needed], band.numbers(), plan.scale,
+                plan.group, OWN_TILES,
             )  # fmt: skip
-            d_query[..., rows, :] += found[0]
-            for total, gradient in zip(sums, found[1:3], strict=True):
-                total[..., columns, :] += gradient
-            if (d_part := _tile(d_mask, rows, places)) is not None:
-                d_part += found[3]
-        if returned:
-            sums = [theirs + own for theirs, own in zip(returned(), sums, strict=True)]
-        returned = link.pass_on(sums, plan.n_keys(source - 1))
+            d_query[..., rows, :] += dq
+            d_key[..., columns, :] += dk
+            d_value[..., columns, :] += dv
+            if (whole := _tile(d_mask, rows, places)) is not None:
+                whole += d_tile
+        if returned:  # what the devices before have added up for these keys
+            d_key, d_value = map(torch.add, returned(), (d_key, d_value))
+        returned = link.pass_on([d_key, d_value], plan.n_keys(source - 1))
         held = arrived() if arrived else held
     assert returned
     return [d_query, *returned(), *([] if d_mask is None else [d_mask])]
+
+
+def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    """Return o, m and log ℓ of queries that have seen no key: 0, the least number, and -∞."""
+    o, log_ell, m, *_ = wide_results_like(query, key, value, None, [], plan.scale, plan.group, [])
+    return o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -235,19 +229,17 @@ class _BetweenProcesses(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, link: Link, plan: Plan
     ) -> tuple[Tensor, Tensor]:
-        output, m, log_sum = _attend(link, plan, query, key, value, None)
+        o, m, log_ell = _attend(link, plan, query, key, value, None)
         ctx.link, ctx.plan = link, plan
-        ctx.save_for_backward(query, key, value, output, m, log_sum.exp())
-        return output.to(query.dtype), m + log_sum
+        ctx.save_for_backward(query, key, value, o, m, log_ell.exp())
+        return o.to(query.dtype), m + log_ell
 
     @staticmethod
-    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor) -> tuple[Operand, ...]:
+    def backward(ctx: Any, d_o: Tensor, d_lse: Tensor) -> tuple[Operand, ...]:
         if torch.is_grad_enabled():
             raise _operator.refusal("second")
-        query, key, value, output, m, ell = ctx.saved_tensors
-        found = _differentiate(
-            ctx.link, ctx.plan, query, key, value, None, output, m, ell, d_output, d_lse
-        )
+        query, key, value, o, m, ell = ctx.saved_tensors
+        found = _differentiate(ctx.link, ctx.plan, query, key, value, None, o, d_o, m, ell, d_lse)
         return *(x.to(query.dtype) for x in found), None, None
 
 
@@ -286,69 +278,4 @@ def scaled_dot_product_attention(
 scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
 
 
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
-    """Return output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
-    plan = _plan(query, key, band, scale, group, options)
-
-    def device(link: Link) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys = plan.queries[link.rank], plan.keys[link.rank]
-        return _attend(
-            link, plan, shard(query, queries), shard(key, keys), shard(value, keys),
-            _rows(attn_mask, queries),
-        )  # fmt: skip
-
-    found = zip(*between_threads(device, len(plan.keys), query.device), strict=True)
-    output, m, log_sum = (
-        unshard(parts, plan.queries, dim) for parts, dim in zip(found, (-2, -1, -1), strict=True)
-    )
-    return Results(output, m + log_sum, m, log_sum.exp(), placeholder(query))
-
-
-def _backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
-    row_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
-    band: list[int], scale: float | None, group: int, options: list[int],
-) -> Four:  # fmt: skip
-    """Return the gradients that are needed."""
-    plan = _plan(query, key, band, scale, group, options)
-
-    def device(link: Link) -> list[Tensor]:
-        queries, keys = plan.queries[link.rank], plan.keys[link.rank]
-        return _differentiate(
-            link, plan, shard(query, queries), shard(key, keys), shard(value, keys),
-            _rows(attn_mask, queries), shard(output, queries), shard(shift, queries, -1),
-            shard(row_sum, queries, -1), shard(d_output, queries), shard(d_lse, queries, -1),
-            needed[3],
-        )  # fmt: skip
-
-    found = list(zip(*between_threads(device, len(plan.keys), query.device), strict=True))
-    inputs, spans = (query, key, value), (plan.queries, plan.keys, plan.keys)
-    first, second, third = (
-        unshard(shards, own).to(x.dtype) if need else placeholder(query)
-        for x, need, shards, own in zip(inputs, needed, found, spans, strict=False)
-    )
-    if attn_mask is None or not needed[3]:
-        return first, second, third, placeholder(query)
-    whole = attn_mask.shape[-2] > 1
-    fourth = unshard(found[3], plan.queries) if whole else torch.stack(found[3]).sum(0)
-    return first, second, third, fourth.to(attn_mask.dtype)
-
-
-def _plan(
-    query: Tensor, key: Tensor, band: list[int], scale: float | None, group: int,
-    options: list[int],
-) -> Plan:  # fmt: skip
-    n_devices, balance = options[0], BALANCES[options[1]]
-    queries, keys = (layout(x.shape[-2], n_devices, balance) for x in (query, key))
-    return Plan(queries, keys, Band.of(band), scale, group)
-
-
-def _rows(mask: Operand, spans: list[Span]) -> Operand:
-    """Return the rows of a mask that belong to some queries; a single row belongs to all."""
-    return mask if mask is None or mask.shape[-2] == 1 else shard(mask, spans)
-
-
-_operator = Operator("torch_ring", _forward, wide_results_like, _backward)
+_operator = operator("torch_ring", _attend, _differentiate)
