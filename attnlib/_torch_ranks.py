@@ -82,7 +82,7 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         ranks = []
         for rank in range(size):
             hears, tells = context.Pipe(duplex=False)
-            given = work, rank, size, folder, float(limit), tells
+            given = work, rank, size, folder, end, tells
             process = context.Process(target=_process, args=given, daemon=True)
             process.start()
             tells.close()
@@ -202,7 +202,7 @@ def _place(file: Path) -> str:
 
 
 def _process(
-    work: bytes, rank: int, size: int, folder: str, limit: float, tells: Connection
+    work: bytes, rank: int, size: int, folder: str, end: float, tells: Connection
 ) -> None:  # pragma: no cover (it runs in the process of a rank)
     """Do the work of a rank, in a process that ends when its parent does."""
     parent = multiprocessing.parent_process()
@@ -211,17 +211,22 @@ def _process(
     watch.start()
     torch.set_num_threads(1)
     with Path(folder, f"{rank}.txt").open("w") as file:
-        faulthandler.dump_traceback_later(0.6 * limit, file=file)
-        tells.send_bytes(pickle.dumps(_answer(work, rank, size, folder, limit)))
+        faulthandler.dump_traceback_later(0.6 * _left(end), file=file)
+        tells.send_bytes(pickle.dumps(_answer(work, rank, size, folder, end)))
         tells.close()
         sys.stdout.flush()
         os._exit(0)  # at once, so that whoever still waits for this rank hears that it is gone
 
 
-def _answer(work: bytes, rank: int, size: int, folder: str, limit: float) -> Answer:
+def _left(end: float) -> float:
+    """Return the seconds that are left; the clock is the same for all processes."""
+    return max(0.1, end - time.monotonic())
+
+
+def _answer(work: bytes, rank: int, size: int, folder: str, end: float) -> Answer:
     """Return what the function of a rank returned or raised."""
     try:
-        with _distributed(rank, size, folder, limit):
+        with _distributed(rank, size, folder, end):
             function, args = pickle.loads(work)
             result = function(*args)
             pickle.dumps(result)
@@ -233,13 +238,13 @@ def _answer(work: bytes, rank: int, size: int, folder: str, limit: float) -> Ans
 
 
 @contextlib.contextmanager
-def _distributed(rank: int, size: int, folder: str, limit: float) -> Iterator[None]:
+def _distributed(rank: int, size: int, folder: str, end: float) -> Iterator[None]:
     """Initialize torch.distributed on the loopback interface, and end it."""
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
     if loopback is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback
     # Ranks that wait for one that hangs are to say so before the parent's time is over.
-    patience = datetime.timedelta(seconds=0.8 * limit)
+    patience = datetime.timedelta(seconds=0.8 * _left(end))
     meeting = f"file://{folder}/meeting"
     dist.init_process_group(
         "gloo", init_method=meeting, rank=rank, world_size=size, timeout=patience

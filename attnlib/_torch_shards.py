@@ -113,21 +113,31 @@ class Plan(NamedTuple):
 
     def n_keys(self, rank: int) -> int:
         """Return how many keys a device has; ranks are counted round the ring."""
-        return sum(stop - start for start, stop in self.keys[rank % len(self.keys)])
+        return _count(self.keys[rank % len(self.keys)])
 
-    def parts(self, rank: int, source: int) -> Iterator[tuple[slice, slice, slice, Band]]:
+    def parts(
+        self, rank: int, source: int, masked: bool = False
+    ) -> Iterator[tuple[slice, slice, slice, Band]]:
         """Yield what the queries of `rank` see of the keys of `source`, span by span.
 
         Each time: rows of its shard of queries, columns of the shard of keys, the place of these
-        keys in the whole sequence, and the band between these rows and columns.
+        keys in the whole sequence, and the band between these rows and columns. Where places do
+        not matter, because there is neither a band nor a mask, both shards come as a whole.
         """
         first, left, right = self.band
-        for rows, q in _within_shard(self.queries[rank]):
-            for columns, k in _within_shard(self.keys[source % len(self.keys)]):
+        queries, keys = self.queries[rank], self.keys[source % len(self.keys)]
+        if left is None and right is None and not masked:
+            queries, keys = ([Span(0, _count(own))] for own in (queries, keys))
+        for rows, q in _within_shard(queries):
+            for columns, k in _within_shard(keys):
                 band = Band(first + q.start - k.start, left, right)
                 start, stop = band.span(slice(0, q.stop - q.start), k.stop - k.start)
                 if start < stop:
                     yield rows, columns, slice(*k), band
+
+
+def _count(spans: Sequence[Span]) -> int:
+    return sum(stop - start for start, stop in spans)
 
 
 def _within_shard(spans: Sequence[Span]) -> Iterator[tuple[slice, Span]]:

@@ -57,6 +57,7 @@ __all__ = [
     "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
 ]  # fmt: skip
 
+MOST_THREADS = 1024
 OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
 
 
@@ -69,7 +70,7 @@ def _attend(
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
-        for rows, columns, places, band in plan.parts(link.rank, source):
+        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in held)
             o_part, _, m_part, ell_part, _ = torch.ops.attnlib.torch_blockwise(
                 query[..., rows, :], k, v, _tile(mask, rows, places), band.numbers(), plan.scale,
@@ -99,7 +100,7 @@ def _differentiate(
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
         wide = [widened(x) for x in held]
         d_key, d_value = map(_zeros, wide)
-        for rows, columns, places, band in plan.parts(link.rank, source):
+        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in wide)
             dq, dk, dv, d_tile = torch.ops.attnlib.torch_blockwise_backward(
                 query[..., rows, :], k, v, _tile(mask, rows, places), o[..., rows, :],
@@ -211,15 +212,19 @@ def ring_attention(
             query.device if isinstance(query, Tensor) else torch.device("cpu"),
         )
         raise
-    shapes = [(*x.shape[:-2], "L", x.shape[-1]) for x in tensors.values()]
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values())
-    asked = f"{shapes} {query.dtype} {n_tokens=} {is_causal=} {scale=} {enable_gqa=} {balance=}"
-    link.agree(f"{asked} gradients={learns}", query.device)
+    asked = f"{query.dtype} {n_tokens=} {is_causal=} {scale=} {enable_gqa=} {balance=}"
+    shapes = [f"{name} {_without_length(x)}" for name, x in tensors.items()]
+    link.agree(f"{', '.join(shapes)} {asked} gradients={learns}", query.device)
     plan = Plan(spans, spans, call.band, call.scale_asked_for, call.group)
     output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call]
         call.query, call.key, call.value, link, plan
     )
     return (output, lse.to(computing_dtype(query.dtype))) if with_lse else output
+
+
+def _without_length(x: Tensor) -> str:
+    return f"({', '.join(map(str, (*x.shape[:-2], 'L', x.shape[-1])))})"
 
 
 class _BetweenProcesses(torch.autograd.Function):
@@ -270,8 +275,10 @@ def scaled_dot_product_attention(
         tensor([[15.]])
     """
     check_balance(balance)
-    options = [checked_count("n_devices", n_devices, least=1), BALANCES.index(balance)]
-    results = _operator(call, options)
+    n_devices = checked_count("n_devices", n_devices, least=1)
+    if n_devices > MOST_THREADS:
+        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
+    results = _operator(call, [n_devices, BALANCES.index(balance)])
     return results.output, results.lse
 
 
