@@ -263,8 +263,8 @@ def _step(
         output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
     attend = functools.partial(
-        scaled_dot_product_attention, is_causal=True, causal_align="bottom-right",
-        window=(left, 0), scale=scale, enable_gqa=True, block_size_k=block_size_k or max(1, n_keys),
+        scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
+        window=(left, 0) if n_queries > 1 else None, block_size_k=block_size_k or max(1, n_keys),
     )  # fmt: skip
     if block_size_k is None:
         return attend(query, keys, values)
