@@ -59,6 +59,8 @@ class KVCache:
         sizes = {"batch": batch, "n_kv_heads": n_kv_heads, "capacity": capacity, "d_k": d_k}
         for name, size in (sizes | {"d_v": d_v}).items():
             checked_count(name, size, least=1)
+        if not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}")
         if str(dtype).removeprefix("torch.") not in FLOATING:
             raise TypeError(f"dtype must be one of {', '.join(FLOATING)}; got {dtype}")
         place: dict[str, Any] = {"dtype": dtype, "device": device}

@@ -268,6 +268,7 @@ def _step(
     )  # fmt: skip
     if block_size_k is None:
         return attend(query, keys, values)
-    q, k, v = query.reshape(-1, group, n_queries, d_k), keys.flatten(0, 1), values.flatten(0, 1)
+    q = query.reshape(batch * n_kv_heads, group, n_queries, d_k)
+    k, v = keys.flatten(0, 1), values.flatten(0, 1)
     heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
     return torch.stack(heads).view(batch, n_heads, n_queries, d_v)
