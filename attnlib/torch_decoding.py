@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
     NaN; in a key or value that no row may see, it changes nothing. Where some rows may see a NaN
-    value, the others get NaN too, as in torch, because 0 · NaN is NaN.
+    value, the others that see a key of its piece get NaN too, because 0 · NaN is NaN.
 
     Source:
         Dao, Haziza, Massa and Sizov 2023, "Flash-Decoding for long-context inference"; chapter 15.
@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
         tensor([[15.]])
     """
     size = checked_count("block_size_k", block_size_k, least=1)
-    whole, left = divmod(call.n_keys, size)
+    whole, left = call.n_keys // size, call.n_keys % size
     states = [_state(call, 0, whole, size)] if whole else []
     if left or not whole:
         states.append(_state(call, whole * size, 1, left))

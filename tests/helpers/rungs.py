@@ -91,8 +91,9 @@ class Rung:
 
         NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
         """
-        in_blocks = self.name == "torch_blockwise" and dict(self.blocks).get("block_size_q") != 1
-        return in_blocks or self.is_differentiated_by_autograd or self.name == "triton_fused"
+        sizes = dict(self.blocks)  # in a tile of one query or key, all is seen or nothing
+        alone = {"torch_blockwise": "block_size_q", "torch_decoding": "block_size_k"}.get(self.name)
+        return self.on_tensors and sizes.get(alone) != 1
 
     @property
     def takes_row_sums_from_the_output(self) -> bool:
