@@ -43,13 +43,13 @@ from attnlib._torch_door import (
 
 @attention(Matrices)  # makes the public signature, that of torch
 def scaled_dot_product_attention(
-    call: Matrices, *, block_size_k: int = 4096
+    call: Matrices, *, block_size_k: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output: for each query a weighted mean of the values.
 
-    O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1), and a last
-    one of those that are left. The size is fixed, and does not depend on the cores, the batch or
-    the number of keys, so that the first keys always fall into the same pieces.
+    O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1; 4096 where
+    it is None), and a last one of those that are left. The size does not depend on the cores, the
+    batch or the number of keys, so that the first keys always fall into the same pieces.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
     NaN; in a key or value that no row may see, it changes nothing. Where some rows may see a NaN
@@ -63,7 +63,7 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
         tensor([[15.]])
     """
-    size = checked_count("block_size_k", block_size_k, least=1)
+    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
     whole, left = call.n_keys // size, call.n_keys % size
     states = [_state(call, 0, whole, size)] if whole else []
     if left or not whole:
