@@ -1,11 +1,12 @@
 """Attention for a few new tokens at a time: a cache of keys and values, and keys split in pieces.
 
-A language model makes one token after the other. The keys and values of the tokens before do not
-change, so a `KVCache` keeps them (the KV cache), and `attend` lets the new tokens see them and
-each other: prefill gives the whole prompt, decoding one token a call.
+A language model makes one token after the other (decoding). The keys and values of the tokens
+before do not change, so that a `KVCache` keeps them (the KV cache), and `attend` lets new tokens
+see them and each other. The first call brings the whole prompt (prefill), and each later call one
+token, or a few that were guessed (speculative decoding, with a rollback of the wrong ones).
 
-One query has few products for many keys. They are split in pieces of a fixed size, so that
-several cores find work (flash-decoding). A piece knows the largest score m, the row sum ℓ and the
+One query is one row of products, however many keys there are, and keeps one core busy. Split keys
+keep several cores busy (flash-decoding): a piece knows the largest score m, the row sum ℓ and the
 output o of its own keys, and pieces 1 … n become one by chapter 12's law:
 
     M   = max_i m_i
