@@ -41,6 +41,11 @@ from attnlib._torch_door import (
     scaled_product,
 )
 
+__all__ = [
+    "KVCache", "attend", "merge", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse",
+]  # fmt: skip
+
 
 @attention(Matrices)  # makes the public signature, that of torch
 def scaled_dot_product_attention(
@@ -260,7 +265,7 @@ def _step(
         wide = computing_dtype(query.dtype, factor)
         if query.dtype != wide:
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
-        weights = torch.softmax(scaled_product(q, k, factor), -1)
+        weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
         output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
     attend = functools.partial(
