@@ -75,7 +75,7 @@ class KVCache:
 
     @property
     def n_bytes(self) -> int:
-        """The memory that is set aside: B · H_kv · capacity · (d_k + d_v) numbers."""
+        """The bytes of memory that B · H_kv · capacity · (d_k + d_v) numbers take."""
         return self.key.nbytes + self.value.nbytes
 
     def append(self, key: Tensor, value: Tensor, *, counts: Counts | None = None) -> None:

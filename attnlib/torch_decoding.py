@@ -98,15 +98,20 @@ def _state(call: Matrices, start: int, n: int, size: int) -> tuple[Tensor, Tenso
     )
     scores = scaled_product(call.query[..., None, :, :], key, call.scale)
     scores, empty = call.masked(scores, cut)
-    m = scores.detach().amax(-1, keepdim=True) if size else scores.sum(-1, keepdim=True)
-    weights = torch.exp(scores - m)
-    ell = weights.sum(-1, keepdim=True)
-    o = torch.matmul(weights / ell, value)
     m, ell, o = (
         x.masked_fill(empty, nothing).transpose(-3, -2)
-        for x, nothing in ((m, -math.inf), (ell, 0), (o, 0))
+        for x, nothing in zip(_weighed(scores, value), (-math.inf, 0, 0), strict=True)
     )
     return m, ell, o
+
+
+def _weighed(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return m and ℓ (…, L, 1), and o (…, L, d_v), of scores (…, L, size)."""
+    some = scores.shape[-1] > 0
+    m = scores.detach().amax(-1, keepdim=True) if some else scores.sum(-1, keepdim=True)
+    weights = torch.exp(scores - m)
+    ell = weights.sum(-1, keepdim=True)
+    return m, ell, torch.matmul(weights / ell, value)
 
 
 def _merged(shifts: Tensor, row_sums: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -259,18 +264,23 @@ def _step(
     keys, values = keys[:, :, first:stop], values[:, :, first:stop]
     n_kv_heads, n_keys, d_v = values.shape[1:]
     group = n_heads // n_kv_heads
-    if n_queries == 1 and block_size_k is None:  # no mask, and little beside two products
+    if n_queries == 1:  # no mask, and little beside two products
         q, k, v = query.reshape(-1, group, d_k), keys.flatten(0, 1), values.flatten(0, 1)
         factor = checked_scale(scale, d_k)
         wide = computing_dtype(query.dtype, factor)
         if query.dtype != wide:
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
-        weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
-        output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
+        if block_size_k is None:
+            weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
+            output = torch.bmm(weights, v)
+        else:
+            rows = zip(q, k, v, strict=True)
+            output = torch.stack([_split(*row, factor, block_size_k) for row in rows])
+        output = output.view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
     attend = functools.partial(
         scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
-        window=(left, 0) if n_queries > 1 else None, block_size_k=block_size_k or max(1, n_keys),
+        window=(left, 0), block_size_k=block_size_k or max(1, n_keys),
     )  # fmt: skip
     if block_size_k is None:
         return attend(query, keys, values)
@@ -278,3 +288,15 @@ def _step(
     k, v = keys.flatten(0, 1), values.flatten(0, 1)
     heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
     return torch.stack(heads).view(batch, n_heads, n_queries, d_v)
+
+
+def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -> Tensor:
+    """Return the output of queries (group, d_k) that see all keys of a head, in pieces."""
+    whole, states = len(key) // size * size, []
+    for part in (slice(0, whole), slice(whole, len(key))):
+        if n := -(-len(key[part]) // size):
+            k, v = (x[part].view(n, -1, x.shape[-1]) for x in (key, value))
+            scores = scaled_product(query.expand(n, *query.shape), k, scale, torch.bmm)
+            states.append(_weighed(scores, v))
+    shifts, row_sums, outputs = (torch.cat(x).transpose(0, 1) for x in zip(*states, strict=True))
+    return _merged(shifts, row_sums, outputs)[0]
