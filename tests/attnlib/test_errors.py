@@ -354,6 +354,9 @@ WRONG_VALUES: Refused = [
     *((layer.forward, {"X": TENSOR[None]},
        {"X": [torch.ones(4), torch.ones(2, 3), META], "attn_mask": [torch.ones(3, 3)],
         "lengths": [*WRONG_LENGTHS["lengths"], [3], [1, 2], 3]}) for layer in (ONE, SEVERAL)),
+    # Named as one mask, before lengths make another one of it.
+    *((layer.forward, {"X": TENSOR[None], "lengths": [2]}, {"attn_mask": [torch.ones(3, 3) > 0]})
+      for layer in (ONE, SEVERAL)),
     *((layer.forward, {"X": X}, {"lengths": [[1]]}) for layer in (ONE, SEVERAL)
       for X in (TENSOR, TENSOR[None, None])),
 ]  # fmt: skip

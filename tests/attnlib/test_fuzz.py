@@ -327,7 +327,7 @@ each_rung_with_gradients = on(rung for rung in WHOLE if rung.on_tensors)
 
 @each_rung
 def test_every_call_is_right_or_refused(rung: Rung) -> None:
-    @examples(4, slow=rung.is_interpreted)
+    @examples(3, slow=rung.is_interpreted)
     @given(call=calls(rung))
     def right_or_refused(call: Call) -> None:
         result, expected = attempt(rung, call), call.refusals()
@@ -367,7 +367,7 @@ def native(x: Array) -> Array:
 
 @each_rung
 def test_what_is_not_finite_comes_out_where_it_takes_part(rung: Rung) -> None:
-    @examples(2, slow=rung.is_interpreted)
+    @examples(1, slow=rung.is_interpreted)
     @given(call=calls(rung, bend=False, spoil=True))
     def right(call: Call) -> None:
         result = attempt(rung, call)
@@ -396,7 +396,7 @@ def test_what_is_not_finite_comes_out_where_it_takes_part(rung: Rung) -> None:
 
 @each_rung_with_gradients
 def test_gradients_are_right_for_every_shape_and_layout(rung: Rung) -> None:
-    @examples(2, slow=rung.is_interpreted)
+    @examples(1, slow=rung.is_interpreted)
     @given(call=calls(rung, bend=False), data=st.data())
     def right(call: Call, data: st.DataObject) -> None:
         truth, true_lse = call.truth()

@@ -144,7 +144,7 @@ def test_vmap(name: str) -> None:
     torch.testing.assert_close(torch.vmap(attend)(*tensors), attend(*tensors))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
 def test_compiled_whole(name: str) -> None:
     tensors, attend = both(name)
     leaves = [x.requires_grad_() for x in tensors]

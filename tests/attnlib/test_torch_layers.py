@@ -257,8 +257,9 @@ def test_compile_vmap_and_functional_call(positions: Any) -> None:
     expected = layer(X).detach()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert_same(compiled(X), expected)
-    lengths = torch.tensor([4, 0, 7])
-    assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths).detach())
+    if positions is None:
+        lengths = torch.tensor([4, 0, 7])
+        assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths).detach())
     assert_same(torch.func.vmap(layer)(X), expected)
     zeros = {name: torch.zeros_like(value) for name, value in layer.named_parameters()}
     assert (torch.func.functional_call(layer, zeros, (X,)) == 0).all()
