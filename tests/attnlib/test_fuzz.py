@@ -42,7 +42,7 @@ def examples(times: int, *, slow: bool = False) -> Any:
 
 
 def test_examples_are_drawn_as_asked() -> None:
-    # A package may load a profile of its own when it is imported, as torch.testing does.
+    # A package may load a profile of its own when it is imported, as parts of torch do.
     assert settings.get_current_profile_name() == os.environ.get("HYPOTHESIS_PROFILE", "steady")
 
 

@@ -144,35 +144,6 @@ def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
     torch.testing.assert_close(output, torch.full((3, 1), 2.5))
 
 
-@pytest.mark.parametrize("wanted", [(3,), (0, 3), (2, 3)])
-def test_the_gradient_of_a_mask_does_not_depend_on_which_others_are_wanted(
-    wanted: tuple[int, ...],
-) -> None:
-    tensors, options = case("floating")
-    mask = options["attn_mask"]
-
-    def gradients(places: tuple[int, ...]) -> dict[int, Tensor]:
-        leaves = [x.clone().requires_grad_(i in places) for i, x in enumerate([*tensors, mask])]
-        output, lse = attend({"block_size_q": 2, "block_size_k": 3})(*leaves)
-        asked = [leaves[i] for i in places]
-        total = (output * normal(B, H, L, E_V)).sum() + lse.sum()
-        return dict(zip(places, torch.autograd.grad(total, asked), strict=True))
-
-    everything = gradients((0, 1, 2, 3))
-    for place, found in gradients(wanted).items():
-        assert torch.equal(found, everything[place])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_blocks_change_the_rounding_alone(name: str) -> None:
-    tensors, options = case(name)
-    truth = with_gradients(tensors, **options)
-    for rows, columns in ((1, 1), (1, 7), (2, 3), (3, 2), (5, 1), (5, 7), (64, 64), (None, 2)):
-        found = with_gradients(tensors, block_size_q=rows, block_size_k=columns, **options)
-        for ours, theirs in zip(found, truth, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_call_gives_the_same_bits(name: str, dtype: torch.dtype) -> None:
@@ -213,16 +184,6 @@ def test_grouped_heads_gather_their_gradients_in_float32() -> None:
     output.backward(torch.full_like(output, 1 + 2**-7))
     assert value.grad is not None
     assert value.grad.item() == 258
-
-
-@pytest.mark.parametrize("blocks", [(1, 1), (2, 3), (None, None)])
-def test_what_causal_tiles_skip_is_never_read(blocks: tuple[int | None, int | None]) -> None:
-    query, key, value = normal(L, E), normal(S + 9, E), normal(S + 9, E_V)
-    sizes = {"block_size_q": blocks[0], "block_size_k": blocks[1]}
-    clean = with_gradients([query, key, value], is_causal=True, **sizes)
-    key[L:] = value[L:] = math.nan
-    dirty = with_gradients([query, key, value], is_causal=True, **sizes)
-    assert all(torch.equal(a, b) for a, b in zip(clean, dirty, strict=True))
 
 
 def test_nan_in_a_value_stays_in_its_tiles() -> None:

@@ -179,17 +179,27 @@ def test_autocast_is_that_of_torch(dtype: torch.dtype) -> None:
     assert torch.equal(output, truth)
 
 
-def test_dropout_is_that_of_torch() -> None:
-    tensors, _ = case("full")
-    torch.manual_seed(1)
-    output = scaled_dot_product_attention(*tensors, dropout_p=0.3)
+@pytest.mark.parametrize("name", ["full", "causal", "masked"])
+@pytest.mark.parametrize("dropout_p", [0.3, 0.5])
+def test_dropout_is_that_of_torch(name: str, dropout_p: float) -> None:
+    """For one seed the same weights are dropped, forward and backward."""
+    leaves = [x.requires_grad_() for x in case("full")[0]]
+    options: dict[str, Any] = {
+        "full": {}, "causal": {"is_causal": True}, "masked": {"attn_mask": drawn(L, S, seed=2)}
+    }[name]  # fmt: skip
+    without, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
+    options["dropout_p"] = dropout_p
     torch.manual_seed(1)
     with sdpa_kernel(SDPBackend.MATH):
-        truth = torch_attention(*tensors, dropout_p=0.3)
-    torch.testing.assert_close(output, truth)
-    assert not torch.allclose(output, scaled_dot_product_attention(*tensors))
+        truth = torch_attention(*leaves, **options)
     torch.manual_seed(1)
-    output, lse = scaled_dot_product_attention_with_lse(*tensors, dropout_p=0.3)
+    output = scaled_dot_product_attention(*leaves, **options)
     torch.testing.assert_close(output, truth)
-    assert torch.equal(lse, scaled_dot_product_attention_with_lse(*tensors)[1])
-    assert torch.all(scaled_dot_product_attention(*tensors, dropout_p=1) == 0)
+    assert not torch.allclose(output, without)
+    found = [torch.autograd.grad(x.sin().sum(), leaves) for x in (output, truth)]
+    torch.testing.assert_close(*found)
+    torch.manual_seed(1)
+    again, same = scaled_dot_product_attention_with_lse(*leaves, **options)
+    assert torch.equal(again, output) and torch.equal(same, lse)
+    options["dropout_p"] = 1
+    assert torch.all(scaled_dot_product_attention(*leaves, **options) == 0)

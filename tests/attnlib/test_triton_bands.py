@@ -63,7 +63,7 @@ def hold(given: Operands, band: Band, deterministic: bool = True) -> None:
         torch.testing.assert_close(ours, theirs.view_as(ours), rtol=1e-11, atol=1e-12)
 
 
-LENGTHS = [(1, 1), (40, 40), (20, 53), (53, 20), (1, 40), (40, 1)]
+LENGTHS = [(40, 40), (20, 53), (53, 20), (1, 40)]
 WINDOWS = [(None, 0), (7, 0), (0, 0), (20, 3), (None, 18), (18, None), (200, 200)]
 
 

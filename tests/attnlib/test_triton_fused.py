@@ -149,11 +149,14 @@ def test_every_configuration_is_right_and_repeats_itself(
 
 
 B_Q, B_K = 16, 32
-SIZES = [(1, 1), (B_Q - 1, B_K - 1), (B_Q, B_K), (B_Q + 1, B_K + 1), (2 * B_Q + 3, 2 * B_K + 3)]
+# Each with one beside it, and with one far from it.
+SIZES = [
+    (1, 1), (B_Q - 1, B_K - 1), (B_Q, B_K), (B_Q + 1, B_K + 1), (2 * B_Q + 3, 2 * B_K + 3),
+    (1, 2 * B_K + 3), (2 * B_Q + 3, 1), (B_Q, B_K + 1), (B_Q + 1, B_K), (B_Q - 1, 2 * B_K + 3),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("n_keys", [keys for _, keys in SIZES])
-@pytest.mark.parametrize("n_queries", [rows for rows, _ in SIZES])
+@pytest.mark.parametrize(("n_queries", "n_keys"), SIZES)
 def test_lengths_about_the_ends_of_blocks(
     monkeypatch: pytest.MonkeyPatch, n_queries: int, n_keys: int
 ) -> None:
