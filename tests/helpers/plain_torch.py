@@ -43,7 +43,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the formula as anybody would write it, every step in the inputs' dtype, and the lse."""
+    """Return the formula as anybody would write it, each step in the inputs' dtype, and the lse."""
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         heads = [h // group for h in range(query.shape[-3])]
