@@ -46,6 +46,15 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
             assert known or name.startswith("block_size")
 
 
+@every_rung
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": some((L, S))}])
+def test_both_functions_give_one_output(rung: Rung, options: dict[str, Any]) -> None:
+    arrays = drawn((H, L, E), (H, S, E), (H, S, E_V))
+    output, lse = rung.with_lse(*arrays, **options)
+    assert rung(*arrays, **options).tobytes() == output.tobytes()
+    assert lse.shape == output.shape[:-1]
+
+
 @on(RUNGS, dtypes=["float16", "float32"])
 @pytest.mark.parametrize("scale", [1e39, -1e39, 1e300])
 def test_a_scale_beyond_the_dtype_is_no_nan(rung: Rung, dtype: str, scale: float) -> None:
