@@ -29,35 +29,6 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_then_stays(
     assert page.evaluate(PAPER) == DARK
 
 
-def test_search_works_from_this_host_alone(open_page: OpenPage) -> None:
-    visit = open_page("search?q=softmax")
-    visit.page.locator("#search-results ul.search li a").first.wait_for(timeout=10_000)
-    assert visit.foreign == []
-    assert visit.problems == []
-
-
-TERMS = [
-    ("quadratic", "11. The wall: quadratic cost"),  # in a heading
-    ("softplus", None),
-    ("otherwise", "1. A soft dictionary"),  # in a formula
-    ("caffeinated", "1. A soft dictionary"),  # in the text
-    ("log-sum-exp", "12. One pass: the online softmax"),
-    ("tracemalloc", "12. One pass: the online softmax"),  # in code
-    ("rotary", "9. Order: where is a token?"),
-    ("balance", "14. One fused kernel"),  # in an output
-]
-
-
-@pytest.mark.parametrize(("term", "page"), TERMS)
-def test_search_finds(open_page: OpenPage, term: str, page: str | None) -> None:
-    visit = open_page(f"search?q={term}")
-    said = re.compile("found|did not match")
-    visit.page.locator("#search-results").filter(has_text=said).wait_for(timeout=10_000)
-    found = visit.page.locator("#search-results ul.search > li > a").all_inner_texts()
-    assert page in found if page else found == []
-    assert visit.problems == [] and visit.foreign == []
-
-
 def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None:
     page = open_page("search?q=softmax").page
     results = page.locator("#search-results p.context")
