@@ -103,6 +103,14 @@ def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: s
         np.testing.assert_array_equal(output, wide.astype(DTYPES[dtype]))
 
 
+@on(RUNGS, dtypes=["float32", "float64"])
+def test_the_mean_of_the_lowest_number_is_itself(rung: Rung, dtype: str) -> None:
+    lowest = np.finfo(dtype).min
+    query, key = drawn((L, E), (S, E), dtype=dtype)
+    value = np.full((S, 1), lowest, dtype)
+    np.testing.assert_allclose(rung(query, key, value), lowest, rtol=1e-5)
+
+
 @every_rung
 def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
     query, key, value = drawn((L, E), (S, E), (S, E_V))
