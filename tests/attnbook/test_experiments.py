@@ -67,21 +67,23 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "name"),
     [
-        (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), r"got shapes \(2,\) and \(3,\)"),
-        (lambda: experiments.loglog_slope([1, 2], [0, 2]), r"positive.*got .* and \[0. 2.\]"),
-        (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), r"finite; got \[ 1. inf\]"),
-        (lambda: experiments.loglog_slope([3, 3], [1, 2]), "x must hold two .*; got 3.0 only"),
-        (lambda: experiments.entropy_share(np.ones((3, 1))), r"weights must .* shape \(3, 1\)"),
-        (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys must be at least 2; got 1"),
-        (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws must be at least 1; got 0"),
-        (lambda: experiments.growing_scores([]), "d_ks must .* got an empty list"),
-        (lambda: experiments.growing_scores([4, 0]), "d_ks must be at least 1; got 0"),
+        (lambda: experiments.loglog_slope([1, 2], [1, 2, 3]), "x and y"),
+        (lambda: experiments.loglog_slope([1, 2], [0, 2]), "x and y"),
+        (lambda: experiments.loglog_slope([1, np.inf], [1, 2]), "x and y"),
+        (lambda: experiments.loglog_slope([3, 3], [1, 2]), "x"),
+        (lambda: experiments.entropy_share(np.ones((3, 1))), "weights"),
+        (lambda: experiments.scaling_rules(0), "d_k"),
+        (lambda: experiments.scaling_rules(4, n_keys=1), "n_keys"),
+        (lambda: experiments.scaling_rules(4, n_draws=0), "n_draws"),
+        (lambda: experiments.growing_scores([]), "d_ks"),
+        (lambda: experiments.growing_scores([4, 0]), "d_ks"),
+        (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
     ],
 )
-def test_bad_arguments_are_refused_by_name(call, message) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments_are_refused_by_name(call: Callable[[], object], name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must .*got "):
         call()
 
 
@@ -122,18 +124,3 @@ def test_numbers_of_any_kind() -> None:
     ys = [Fraction(1, 2), Fraction(1), Fraction(2)]
     assert experiments.loglog_slope([1, 2, 4], ys) == pytest.approx(1)
     assert experiments.loglog_slope(ys, [4, 2, 1]) == pytest.approx(-1)
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: experiments.scaling_rules(0), "d_k"),
-        (lambda: experiments.scaling_rules(1, n_draws=0), "n_draws"),
-        (lambda: experiments.scaling_rules(1, n_keys=1), "n_keys"),
-        (lambda: experiments.growing_scores([0]), "d_ks"),
-        (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
-    ],
-)
-def test_a_size_that_is_too_small_is_named(call: Callable[[], object], name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} must be .*; got "):
-        call()

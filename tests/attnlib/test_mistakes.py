@@ -1,7 +1,7 @@
 """The usual mistakes, by name: each test says which of them a wrong result is the result of.
 
-The conformance tests say that a rung is wrong; these say what went wrong. `mutants.py` makes each
-mistake in the code and asks that the test named there goes red with the mistake's words.
+The conformance tests say that a rung is wrong; these say what went wrong. `make mistakes` makes
+each mistake in the code and asks that the test named there goes red with the mistake's words.
 Every rung that works in blocks takes 16 rows and 16 keys at a time here: 35 keys are two blocks
 and a shorter one.
 """

@@ -284,9 +284,9 @@ def test_a_refusal_has_its_kind_and_its_words(error: Exception) -> None:
     assert "with a message, but" in report.failed[0].message
 
 
-WRONG: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+WRONG_RESULTS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "dtype": (lambda x: x.double(), "expected dtype float32, got float64"),
-    "shape": (lambda x: x[..., :1, :], r"expected shape (7, 13), got (1, 13)"),
+    "shape": (lambda x: x[..., :1, :], "expected shape (1, 2, 7, 13), got (1, 2, 1, 13)"),
     "no tensor": (lambda x: x.tolist(), "expected a torch.Tensor, got list"),
     "nothing": (lambda x: None, "expected a torch.Tensor, got NoneType"),
     "an array": (lambda x: x.numpy(), "expected a torch.Tensor, got ndarray"),
@@ -294,13 +294,12 @@ WRONG: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", WRONG_RESULTS)
 def test_a_result_of_a_wrong_kind(what: str) -> None:
-    change, words = WRONG[what]
+    change, words = WRONG_RESULTS[what]
     report = check(on_tensors(lambda kernel, *a, **o: change(kernel(*a, **o))), **LITTLE)
     assert len(report.failed) >= len(report.results) - 8  # a result of one row has its shape
-    assert any(words.replace("(7, 13)", "(1, 2, 7, 13)").replace("(1, 13)", "(1, 2, 1, 13)")
-               in result.message for result in report.failed), str(report)  # fmt: skip
+    assert any(words in result.message for result in report.failed), str(report)
 
 
 def test_a_gradient_of_a_wrong_kind() -> None:
@@ -345,7 +344,7 @@ def test_a_result_that_is_not_its_own() -> None:
         return np.broadcast_to(value, result.shape) if value.shape[-2] == 1 else result
 
     for kernel in (read_only, the_value_itself):
-        report = check(kernel, "numpy")
+        report = check(kernel, "numpy", only=["values", "layouts"])
         assert topics(report) == {"layouts"}
         assert "expected a result of its own" in str(report)
 

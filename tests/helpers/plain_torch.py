@@ -42,12 +42,8 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-    noise: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the formula as anybody would write it, every step in the inputs' dtype, and the lse.
-
-    `noise` is what dropout multiplies the weights by.
-    """
+    """Return the formula as anybody would write it, each step in the inputs' dtype, and the lse."""
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         heads = [h // group for h in range(query.shape[-3])]
@@ -60,7 +56,7 @@ def attention(
     scores, empty = plain_scores(query, key, attn_mask, scale)
     weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0)
     lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
-    output = (weights if noise is None else weights * noise) @ value
+    output = weights @ value
     return output, lse.expand(output.shape[:-1])
 
 

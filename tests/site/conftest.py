@@ -229,24 +229,3 @@ def open_page(open_anywhere: OpenPage) -> Iterator[OpenPage]:
     yield remember
     for visit in opened:
         visit.page.context.close()
-
-
-def shown(figure: Any, part: str) -> str:
-    """The text of one part of a moving figure."""
-    return str(figure.locator(f'[data-part="{part}"]').text_content())
-
-
-def parts(figure: Any, prefix: str, attribute: str | None = None) -> dict[str, str]:
-    """The text, or an attribute, of every part whose name begins so."""
-    found: dict[str, str] = figure.evaluate(
-        """(figure, [prefix, attribute]) => Object.fromEntries(
-          [...figure.querySelectorAll(`[data-part^="${prefix}"]`)].map((part) => [
-            part.dataset.part, attribute ? part.getAttribute(attribute) : part.textContent]))""",
-        [prefix, attribute],
-    )
-    return found
-
-
-def as_number(words: str) -> float:
-    """The number that a figure prints, with typographic minus signs."""
-    return float(words.replace("−", "-").replace("∞", "inf"))

@@ -43,6 +43,12 @@ TYPED = {
     "roofline": "14_fused_kernel",
     "arithmetic intensity": "14_fused_kernel",
     "test my kernel": "conformance",
+    # What stands in a heading, a formula, the text, code, and an output.
+    "quadratic": "11_quadratic_cost",
+    "otherwise": "01_lookup",
+    "caffeinated": "01_lookup",
+    "tracemalloc": "12_online_softmax",
+    "balance": "14_fused_kernel",
 }
 
 
@@ -58,4 +64,6 @@ def test_what_people_type_leads_to_where_it_is_explained(open_page: OpenPage) ->
         if page not in (first := list(dict.fromkeys(names))[:3]):
             missed[typed] = first
     assert missed == {}
+    visit.page.goto(f"{visit.page.url.partition('?')[0]}?q=softplus")
+    results.filter(has_text="did not match").wait_for(timeout=10_000)
     assert visit.problems == [] and visit.foreign == []

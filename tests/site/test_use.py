@@ -1,84 +1,14 @@
-"""What a reader does with a page: move a figure, search, change the theme, open the contents."""
+"""What a reader does with a page: search, change the theme, open the contents."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.site.conftest import OpenPage, pages
+from tests.site.conftest import OpenPage
 from tests.site.test_links import read
-
-MOVING = "figure.attn-moving"
-
-
-def has_moving_figure(book: Path, name: str) -> bool:
-    """Whether a built page holds a figure that moves."""
-    return "attn-moving" in (book / f"{name}.html").read_text(encoding="utf-8")
-
-
-def test_some_page_has_a_moving_figure(book: Path) -> None:
-    assert [name for name in pages() if has_moving_figure(book, name)]
-
-
-def press(page: Any, slider: Any) -> None:
-    """One step to the right, or to the left where the slider stands at its end."""
-    slider.focus()
-    at_end = slider.evaluate("input => Number(input.value) >= Number(input.max)")
-    page.keyboard.press("ArrowLeft" if at_end else "ArrowRight")
-
-
-@pytest.mark.parametrize("name", pages())
-def test_moving_figures_follow_the_keyboard(book: Path, open_page: OpenPage, name: str) -> None:
-    if not has_moving_figure(book, name):
-        return  # most pages have none; that some page has one is asserted above
-    visit = open_page(name)
-    for figure in visit.page.locator(MOVING).all():
-        svg = figure.locator("svg").first
-        sliders = figure.locator("input[type=range]").all()
-        assert sliders
-        for slider in sliders:
-            assert slider.evaluate("input => input.labels[0]?.textContent.trim()")
-            drawn = svg.evaluate("svg => svg.innerHTML")
-            spoken = slider.get_attribute("aria-valuetext")
-            assert spoken
-            press(visit.page, slider)
-            assert svg.evaluate("svg => svg.innerHTML") != drawn
-            assert slider.get_attribute("aria-valuetext") not in (None, "", spoken)
-            assert len((svg.get_attribute("aria-label") or "").split()) >= 5
-    assert visit.problems == []
-
-
-@pytest.mark.parametrize("name", pages())
-def test_moving_figures_have_a_table(book: Path, open_page: OpenPage, name: str) -> None:
-    if not has_moving_figure(book, name):
-        return
-    for figure in open_page(name).page.locator(MOVING).all():
-        figure.locator("summary").first.click()
-        table = figure.locator("table").first
-        table.wait_for()
-        assert table.locator("tbody tr").count() >= 2
-        assert (
-            table.locator("thead th").count()
-            == table.locator("tbody tr").first.locator("th, td").count()
-        )
-
-
-@pytest.mark.parametrize("name", pages())
-def test_without_scripts_a_figure_stands_still(book: Path, open_page: OpenPage, name: str) -> None:
-    if not has_moving_figure(book, name):
-        return
-    visit = open_page(name, scripts=False)
-    for figure in visit.page.locator(MOVING).all():
-        figure.scroll_into_view_if_needed()
-        figure.locator("svg").first.wait_for()
-        for control in figure.locator("input, button, select").all():
-            assert not control.is_visible()
-        figure.locator("summary").first.click()
-        figure.locator("table").first.wait_for()
-
 
 PAPER = "getComputedStyle(document.body).backgroundColor"
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 24, 30)"
@@ -97,35 +27,6 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_then_stays(
     assert page.evaluate(PAPER) == DARK
     page.reload()
     assert page.evaluate(PAPER) == DARK
-
-
-def test_search_works_from_this_host_alone(open_page: OpenPage) -> None:
-    visit = open_page("search?q=softmax")
-    visit.page.locator("#search-results ul.search li a").first.wait_for(timeout=10_000)
-    assert visit.foreign == []
-    assert visit.problems == []
-
-
-TERMS = [
-    ("quadratic", "11. The wall: quadratic cost"),  # in a heading
-    ("softplus", None),
-    ("otherwise", "1. A soft dictionary"),  # in a formula
-    ("caffeinated", "1. A soft dictionary"),  # in the text
-    ("log-sum-exp", "12. One pass: the online softmax"),
-    ("tracemalloc", "12. One pass: the online softmax"),  # in code
-    ("rotary", "9. Order: where is a token?"),
-    ("balance", "14. One fused kernel"),  # in an output
-]
-
-
-@pytest.mark.parametrize(("term", "page"), TERMS)
-def test_search_finds(open_page: OpenPage, term: str, page: str | None) -> None:
-    visit = open_page(f"search?q={term}")
-    said = re.compile("found|did not match")
-    visit.page.locator("#search-results").filter(has_text=said).wait_for(timeout=10_000)
-    found = visit.page.locator("#search-results ul.search > li > a").all_inner_texts()
-    assert page in found if page else found == []
-    assert visit.problems == [] and visit.foreign == []
 
 
 def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None:

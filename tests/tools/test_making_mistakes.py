@@ -82,6 +82,7 @@ def test_only_a_test_that_fails_in_the_right_words_counts(tmp_path: Path) -> Non
     assert done.stdout.splitlines()[-1].startswith("7 mistakes, 5 missed, ")
 
 
+@pytest.mark.slow
 @on_linux
 def test_what_fails_on_the_code_as_it_is_counts_for_nothing(tmp_path: Path) -> None:
     table = f"words | attnlib/masks.py {TEST}[numpy_rung]\n- return keys <= places\n+ return keys"
