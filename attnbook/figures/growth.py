@@ -24,7 +24,7 @@ def in_bytes(size: float) -> str:
     ('999 bytes', '1.7 TB', '40 GB')
     """
     power = 0
-    while power + 1 < len(UNITS) and float(f"{size / 1000.0**power:.2g}") >= 1000:
+    while power + 1 < len(UNITS) and size / 1000.0**power >= 999.5:
         power += 1
     value = size / 1000.0**power
     return f"{value:.{0 if value >= 9.95 or power == 0 else 1}f} {UNITS[power]}"
@@ -85,7 +85,8 @@ def bytes_explorer(
     for power in range(3 * -(-low // 3), high + 1, 3):
         y = up([10.0**power])[0]
         still.append(line(LEFT, y, RIGHT, y, "grid"))
-        still.append(text(LEFT - 6, y + 4, in_bytes(10.0**power).replace(".0", ""), text_anchor="end"))
+        title = in_bytes(10.0**power).replace(".0", "")
+        still.append(text(LEFT - 6, y + 4, title, text_anchor="end"))
     for name, limit in limits.items():
         y = up([limit])[0]
         still.append(line(LEFT, y, RIGHT, y, "muted", "2 3"))
@@ -126,7 +127,8 @@ def bytes_explorer(
         named = ", ".join(f"{name} {size}" for name, size in zip(series, shown, strict=True))
         told.append(f"{length:,} tokens: {named}.")
         table.append((f"{length:,}", *shown))
-    slider = Control("tokens", "tokens", tuple(f"{n:,}" for n in lengths), list(lengths).index(start))
+    options = tuple(f"{n:,}" for n in lengths)
+    slider = Control("tokens", "tokens", options, list(lengths).index(start))
     return MovingDrawing.from_frames(
         frames,
         WIDTH + 4,

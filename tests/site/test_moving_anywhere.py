@@ -93,6 +93,13 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_mask_explorer.assert_shows(figure, "window", 3, 2),
         lambda figure: test_mask_explorer.assert_shows(figure, "window", 8, 2),
     ),
+    "bytes explorer": (
+        "11_quadratic_cost",
+        "tokens",
+        shows("tokens", "32,768 tokens"),
+        shows("tokens", "512 tokens"),
+        shows("tokens", "1,048,576 tokens"),
+    ),
     "tile walk": (
         "12_online_softmax",
         "tile",
