@@ -156,8 +156,8 @@ images: $(ENVIRONMENT) ## store the figures' reference images again, then look a
 
 # On every core, as a user would: the notebooks' one thread is for equal digits, not for time.
 bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
-	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ratios
-	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.blockwise
+	@for what in ratios blockwise decoding ring; do \
+	  env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.$$what || exit 1; done
 	@$(BIN)/python -m benchmarks.tables
 
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)

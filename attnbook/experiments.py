@@ -1,6 +1,6 @@
 """The measured experiments of the course: what the scale does, what is held, and how it grows.
 
-Every function takes its seed and returns numbers; drawing is the business of `attnbook.figures`.
+Functions return numbers, and what is drawn at random takes a seed; `attnbook.figures` draws.
 """
 
 from __future__ import annotations
@@ -27,34 +27,6 @@ def _positive(**counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1; got {count}")
-
-
-def dot_products(
-    d_k: int, n_pairs: int = 10_000, *, sigma: float = 1.0, correlation: float = 0.0, seed: int = 0
-) -> Array:
-    """Dot products q·k of n_pairs independent pairs of normal vectors.
-
-    q and k have entries of mean 0 and standard deviation sigma; entry c of q and entry c of k
-    have the given correlation ρ, and are independent at ρ = 0:
-    E[q·k] = ρ d_k σ², Var[q·k] = (1 + ρ²) d_k σ⁴.
-
-    Shapes: returns (n_pairs,).
-
-    Raises: `ValueError` when d_k or n_pairs is below 1 or |correlation| above 1.
-
-    Source: chapter 03; Vaswani et al. 2017 (arXiv 1706.03762), footnote 4.
-
-    >>> dot_products(4, 3).shape
-    (3,)
-    """
-    _positive(d_k=d_k, n_pairs=n_pairs)
-    if not -1.0 <= correlation <= 1.0:
-        raise ValueError(f"correlation must be between -1 and 1; got {correlation}")
-    rng = np.random.default_rng([seed, d_k])
-    query = rng.standard_normal((n_pairs, d_k))
-    noise = rng.standard_normal((n_pairs, d_k))
-    key = correlation * query + np.sqrt(1.0 - correlation**2) * noise
-    return np.asarray(sigma**2 * np.einsum("pc,pc->p", query, key))
 
 
 def peak_bytes(form: Callable[..., Any], *inputs: Any) -> int:
@@ -122,7 +94,7 @@ class RuleStatistics(NamedTuple):
     """What one rule does at one d_k; every entry is dimensionless.
 
     score_std: standard deviation of the scaled scores. entropy: mean entropy as a share of log n.
-    largest: mean largest weight of a row. sum_of_squares: mean of Σa².
+    largest: mean largest weight of a row.
     gradient_mean, gradient_median: over the draws, of ‖∂loss/∂q‖. gradient_tenth: the share of the
     summed norms that comes from the largest tenth of the draws (0.1 where all are alike).
     """
@@ -130,7 +102,6 @@ class RuleStatistics(NamedTuple):
     score_std: float
     entropy: float
     largest: float
-    sum_of_squares: float
     gradient_mean: float
     gradient_median: float
     gradient_tenth: float
@@ -169,12 +140,10 @@ def scaling_rules(
         score_gradient = weights * (upstream - mean_upstream)
         gradient = np.linalg.norm(scale * np.einsum("dj,djc->dc", score_gradient, keys), axis=-1)
         largest_tenth = np.sort(gradient)[-max(1, n_draws // 10) :]
-        sum_of_squares = np.sum(weights**2, axis=-1)
         statistics[name] = RuleStatistics(
             score_std=float(np.std(scale * raw_scores)),
             entropy=float(np.mean(entropy_share(weights))),
             largest=float(np.mean(np.max(weights, axis=-1))),
-            sum_of_squares=float(np.mean(sum_of_squares)),
             gradient_mean=float(np.mean(gradient)),
             gradient_median=float(np.median(gradient)),
             gradient_tenth=float(np.sum(largest_tenth) / np.sum(gradient)),

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import broadcast_shapes
-from attnlib._torch_door import Call
+from attnlib._torch_door import Call, computing_dtype
 
 Operand = Tensor | None
 
@@ -63,6 +63,15 @@ def results_like(
     whole = query.new_empty((*shape, value.shape[-1]), dtype=output)
     lse, shift, row_sum = (query.new_empty(shape, dtype=sums) for _ in range(3))
     return Results(whole, lse, shift, row_sum, placeholder(query))
+
+
+def wide_results_like(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
+    scale: float | None, group: int, options: list[int],
+) -> Results:  # fmt: skip
+    """Return memory for results in the dtype that sums are kept in, with nothing in it."""
+    dtype = computing_dtype(query.dtype, scale)
+    return results_like(query, key, value, group, dtype, dtype)
 
 
 def _gradients_like(

@@ -91,20 +91,20 @@ class Tiles:
 
     Scores are in units of `unit`, and `power` turns a difference of scores into a ratio of
     weights. On a CPU powers of 2 take half the time of powers of e, so the unit is log 2 there.
-    It is 1 where a mask is added, which may hold the least number there is, and where scores
-    divided by log 2 would leave the range of the dtype.
+    It is 1 where a mask is added, which may hold the least number there is, where scores divided
+    by log 2 would leave the range of the dtype, and where `natural` asks for it.
 
     No tile of all its heads has more than `room` scores.
     """
 
     def __init__(
         self, query: Tensor, key: Tensor, mask: Operand, band: Band, scale: float,
-        dtype: torch.dtype, room: int,
+        dtype: torch.dtype, room: int, *, natural: bool = False,
     ) -> None:  # fmt: skip
         self.mask, self.band, self.scale = mask, band, scale
         self.dtype, self.room = dtype, room
         self.unit, self.power = 1.0, torch.exp
-        if mask is None and query.device.type == "cpu":
+        if mask is None and query.device.type == "cpu" and not natural:
             start, stop = band.span(slice(0, query.shape[-2]), key.shape[-2])
             bound = abs(scale) * query.shape[-1] * largest(query)
             bound *= largest(key[..., start:stop, :])

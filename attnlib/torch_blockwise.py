@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import FARTHEST, Band, blocks, checked_count, checked_scale
-from attnlib._torch_door import Call, attention, computing_dtype
+from attnlib._torch_door import Call, attention
 from attnlib._torch_operators import (
     Four,
     Operand,
@@ -40,7 +40,7 @@ from attnlib._torch_operators import (
     Results,
     headroom_of,
     placeholder,
-    results_like,
+    wide_results_like,
 )
 from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 
@@ -135,20 +135,11 @@ def scaled_dot_product_attention(
         0 if size is None else min(checked_count(name, size, least=1), FARTHEST)
         for name, size in sizes.items()
     ]
-    results = _operator(call, options)
+    results = _operator(call, [*options, 0])
     return results.output, results.lse
 
 
 scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
-def _like(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
-    """Return the results' memory, with nothing in it."""
-    dtype = computing_dtype(query.dtype, scale)
-    return results_like(query, key, value, group, dtype, dtype)
 
 
 def _forward(
@@ -156,7 +147,7 @@ def _forward(
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
-    results = _like(query, key, value, attn_mask, band, scale, group, options)
+    results = wide_results_like(query, key, value, attn_mask, band, scale, group, options)
     output, lse, shift, row_sum, _ = results
     if not lse.numel() or not key.shape[-2]:
         for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
@@ -219,11 +210,16 @@ def _tiles(
     query: Tensor, key: Tensor, mask: Operand, band: list[int], scale: float | None,
     dtype: torch.dtype, options: list[int],
 ) -> tuple[Tiles, list[int], int]:  # fmt: skip
-    """Return the tiles, the lengths of their sides, and how many heads come together."""
+    """Return the tiles, the lengths of their sides, and how many heads come together.
+
+    The options are the lengths, 0 where they are to be chosen, and whether m is to be in units of
+    1, so that calls on parts of the keys can be merged.
+    """
     limits, factor = Band.of(band), checked_scale(scale, query.shape[-1])
-    *lengths, together = sizes(query, key, limits, *options)
+    *lengths, together = sizes(query, key, limits, *options[:2])
     room = together * math.prod(lengths)
-    return Tiles(query, key, mask, limits, factor, dtype, room), lengths, together
+    tiles = Tiles(query, key, mask, limits, factor, dtype, room, natural=bool(options[2]))
+    return tiles, lengths, together
 
 
 def _batch(operands: list[Operand]) -> torch.Size:
@@ -232,4 +228,4 @@ def _batch(operands: list[Operand]) -> torch.Size:
     return output.shape[:-2]
 
 
-_operator = Operator("torch_blockwise", _forward, _like, _backward)
+_operator = Operator("torch_blockwise", _forward, wide_results_like, _backward)

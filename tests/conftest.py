@@ -41,14 +41,15 @@ def compared_part(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 class Together(LoadScopeScheduling):
-    """Keeps in one process what shares something: a notebook, a browser's pages, a function.
+    """Keeps in one process what shares something: a notebook, a browser's pages, a server of ranks,
+    a function.
 
     xdist's own groups are lost under this pytest, in which a test's name cannot be changed.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
-        whole = file.endswith(".ipynb") or "/site/" in file
+        whole = file.endswith((".ipynb", "_ranks.py")) or "/site/" in file
         return file if whole else f"{file}::{name.partition('[')[0]}"
 
 

@@ -28,7 +28,6 @@ from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
     score_growth,
-    score_histograms,
 )
 from attnbook.figures.stepper import attention_stepper
 from attnbook.figures.temperature import temperature_explorer
@@ -60,7 +59,6 @@ __all__ = [
     "rule_curves",
     "scaling_explorer",
     "score_growth",
-    "score_histograms",
     "shared_heads",
     "squares",
     "temperature_explorer",

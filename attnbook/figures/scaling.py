@@ -18,45 +18,6 @@ from attnlib.numpy_dense import softmax
 DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ"}
 
 
-def score_histograms(samples: Mapping[int, Array]) -> Drawing:
-    """Return a drawing of the distribution of scores for each d_k, one above the other on one axis.
-
-    Shapes: samples maps d_k to scores (n,). Each histogram is drawn to its own peak: the width is
-    what is compared.
-
-    Raises: `ValueError` when there is no sample, or one that is empty, not finite or constant.
-    """
-    for d_k, scores in samples.items():
-        if not (np.size(scores) and np.all(np.isfinite(scores)) and np.ptp(scores) > 0):
-            raise ValueError(f"scores must be finite and differ; got others at d_k = {d_k}")
-    if not samples:
-        raise ValueError("samples must hold at least one sample of scores; got none")
-    limit = 4.0 * np.ceil(max(float(np.max(np.abs(s))) for s in samples.values()) / 4.0)
-    with canvas(0.9 * len(samples) + 0.6) as (figure, [axes]):
-        for row, (d_k, scores) in enumerate(samples.items()):
-            base = len(samples) - 1 - row
-            counts, edges = np.histogram(scores, bins=np.linspace(-limit, limit, 161))
-            axes.stairs(
-                base + 0.85 * counts / counts.max(),
-                edges,
-                baseline=base,
-                fill=True,
-                color=COLOURS["blue"],
-            )
-            words = f"dₖ = {d_k}\nstd {np.std(scores):.1f}"
-            axes.text(-limit, base + 0.3, words, va="center", ha="left")
-        axes.set_xlim(-limit, limit)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.set_xlabel("score q·k (each histogram drawn to its own peak)")
-        spreads = ", ".join(f"{np.std(s):.1f} at {d_k}" for d_k, s in samples.items())
-        alt = (
-            "Histograms of raw scores one above the other on the same axis, one for each d_k: "
-            f"all centred on 0 and ever wider; standard deviations {spreads}."
-        )
-        return Drawing.from_matplotlib(figure, alt)
-
-
 def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
     """Return a drawing of observed standard deviations (points) on the predicted line √d_k."""
     observed = np.asarray(observed_std, dtype=np.float64)
@@ -128,7 +89,7 @@ def _frame(
     bar, even = (PANEL - 8.0) / n_keys, BASE - TALL / n_keys
     words = {
         64.0: ("weights of", "one query over", f"{n_keys} keys (dashed", f"line: 1/{n_keys})"),
-        BASE + 26: ("means over", f"{n_draws:,} draws:", "std of scores", "largest weight", "Σa²",
+        BASE + 26: ("means over", f"{n_draws:,} draws:", "std of scores", "largest weight",
                     f"entropy / log {n_keys}"),
     }  # fmt: skip
     body = [
@@ -149,7 +110,6 @@ def _frame(
         numbers = {
             "std": mean.score_std,
             "largest": mean.largest,
-            "squares": mean.sum_of_squares,
             "entropy": mean.entropy,
         }
         for row, (name, number) in enumerate(numbers.items(), start=2):
@@ -162,8 +122,8 @@ def _told(d_k: int, n_keys: int, means: Mapping[str, experiments.RuleStatistics]
     """Return the label of a frame."""
     largest = ", ".join(f"{mean.largest:.2f} divided by {rule}" for rule, mean in means.items())
     each = (
-        f"Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, sum of squared "
-        f"weights {mean.sum_of_squares:.2f}, entropy {mean.entropy:.2f} of the most."
+        f"Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, "
+        f"entropy {mean.entropy:.2f} of the most."
         for rule, mean in means.items()
     )
     charts = f"Three bar charts of {n_keys} weights at d_k = {d_k}"
@@ -194,16 +154,13 @@ def scaling_explorer(
     for scores, d_k, means in zip(raw_scores, d_ks, averages, strict=True):
         frames.append(_frame(scores, d_k, means, n_draws))
         labels.append(_told(d_k, n_keys, means))
-        numbers = (
-            (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
-            for mean in means.values()
-        )
-        rows.append([str(d_k), *(f"{number:.2f}" for four in numbers for number in four)])
-    columns = product(DIVISORS.values(), ("std", "largest", "Σa²", "entropy"))
+        numbers = ((mean.score_std, mean.largest, mean.entropy) for mean in means.values())
+        rows.append([str(d_k), *(f"{number:.2f}" for three in numbers for number in three)])
+    columns = product(DIVISORS.values(), ("std", "largest", "entropy"))
     return MovingDrawing.from_frames(
         frames,
         LEFT + 3 * STEP,
-        BASE + 134,
+        BASE + 115,
         controls=(Control("d_k", "dₖ", tuple(map(str, d_ks)), list(d_ks).index(start)),),
         labels=labels,
         table=[["dₖ", *(f"{divisor}: {name}" for divisor, name in columns)], *rows],

@@ -33,10 +33,6 @@ IMAGES = Path(__file__).parent / "images"
 SIZES = (4, 16, 64)
 
 
-def _samples() -> dict[int, np.ndarray]:
-    return {d_k: experiments.dot_products(d_k, 500) for d_k in SIZES}
-
-
 def _rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
     return {d_k: experiments.scaling_rules(d_k, n_draws=50) for d_k in SIZES}
 
@@ -129,7 +125,6 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "scaling_explorer": lambda: figures.scaling_explorer((4, 16, 64), start=16, n_draws=50),
     "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
-    "score_histograms": lambda: figures.score_histograms(_samples()),
     "squares": lambda: figures.squares(
         [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
     ),
@@ -389,7 +384,7 @@ def test_explorer_frames_hold_the_weights_and_the_means() -> None:
             shown = _in_frame(drawing, f"largest-{column}", "text", frame)
             assert shown == f"{means[rule].largest:.2f}"
     assert [row[0] for row in drawing.table] == ["dₖ", "4", "64"]
-    assert all(len(row) == 13 for row in drawing.table)
+    assert all(len(row) == 10 for row in drawing.table)
 
 
 def test_turned_query_frames_hold_scores_weights_and_the_answer() -> None:
@@ -625,9 +620,6 @@ def test_moving_drawing_wants_one_value_a_frame() -> None:
             lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
             r"the same shape; got \(1, 1\) and \(1, 2\)",
         ),
-        (lambda: figures.score_histograms({}), "at least one sample"),
-        (lambda: figures.score_histograms({4: np.zeros(3)}), "differ; got others at d_k = 4"),
-        (lambda: figures.score_histograms({4: np.array([1.0, np.nan])}), "got others at d_k = 4"),
         (lambda: figures.cosine_histograms({}), "at least one sample"),
         (lambda: figures.cosine_histograms({4: [0.0, 2.0]}), "got others at d_k = 4"),
         (lambda: figures.turned_pair((0.0, 1.0)), r"must be positive; got \(0.0, 1.0\)"),

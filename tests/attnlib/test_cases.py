@@ -31,11 +31,15 @@ def kind(rung: Rung) -> str:
 
 def asked(rung: Rung) -> Iterator[Case]:
     """Yield the cases that a rung promises: in all dtypes, or where it is slow in float32 alone."""
-    is_slow = rung.blocks or rung.is_interpreted or rung.name == "numpy_tokenwise"
+    is_slow = rung.blocks or rung.takes_long or rung.name == "numpy_tokenwise"
     without = set() if rung.has_mask_gradients else {"mask gradients"}
     for case in conformance.cases(kind(rung), dtypes=FLOATING):
         # Blocks of a few keys are many where there are many keys.
-        many = rung.blocks and any(words in case.name for words in ("131", "79"))
+        many = (
+            rung.blocks
+            and not rung.takes_long
+            and any(words in case.name for words in ("131", "79"))
+        )
         left_out = is_slow and case.topic != "dtypes" and case.dtype != "float32"
         if not (many or left_out or without & {case.topic, *case.needs}):
             yield case
@@ -110,11 +114,15 @@ def judged(rung: Rung, case: Case) -> None:
         assert_close(lse, truth, dtype=sums, size=lse_size(query, key, mask, scale))
 
 
+# Of a ring of another size, what is asked at once: the rest is asked by `make slow`.
+QUICK = ("causal", "empty")
+
+
 def topics() -> Iterator[Any]:
     for rung in RUNGS:
         for topic in dict.fromkeys(case.topic for case in asked(rung)):
-            takes_long = rung.is_interpreted and topic in ("gradients", "windows")
-            marks = [pytest.mark.slow] if takes_long else []
+            is_long = topic in ("gradients", "windows") or (rung.blocks and topic not in QUICK)
+            marks = [pytest.mark.slow] if rung.takes_long and is_long else []
             yield pytest.param(rung, topic, marks=marks, id=f"{rung}-{topic}")
 
 

@@ -192,7 +192,7 @@ def test_the_blocks_are_those_that_are_asked_for() -> None:
 
 def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
     tensors = [x.bfloat16() for x in case("full")[0]]
-    options = (Band().numbers(), None, 1, [0, 0])
+    options = (Band().numbers(), None, 1, [0, 0, 0])
     output, lse, *of_rows = _operator.forward(*tensors, None, *options)
     assert {x.dtype for x in (output, lse, *of_rows[:2])} == {torch.float32}
     needed = [True, True, True, False]
@@ -427,7 +427,7 @@ def test_the_operators_keep_the_rules_of_torch(name: str) -> None:
     tensors, options = case(name)
     group = H if name == "grouped" else 1
     band = Band(right=0 if name == "causal" else None)
-    inputs = (*tensors, options.get("attn_mask"), band.numbers(), None, group, [2, 3])
+    inputs = (*tensors, options.get("attn_mask"), band.numbers(), None, group, [2, 3, 0])
     torch.library.opcheck(_operator.forward, inputs)
     output, lse, *of_rows = _operator.forward(*inputs)
     needed = [True, False, True, name == "floating"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnlib import torch_dense
-from benchmarks import blockwise, gpu, memory, ratios, tables, timing
+from benchmarks import blockwise, decoding, gpu, memory, ratios, ring, tables, timing
 
 
 class Clock:
@@ -110,6 +110,27 @@ def test_one_row_of_the_table() -> None:
     assert "causal forward + backward" in blockwise.as_line(row)
 
 
+def complete_decoding(result: dict[str, object], lengths: list[int]) -> None:
+    assert set(result) == {"what", "machine", "steps", "means", "layers", "splits"}
+    cases = [(row["n_kv_heads"], row["batch"], row["n_keys"]) for row in result["steps"]]
+    assert cases == [(h, b, n) for h, b in ((8, 1), (2, 1), (2, 4)) for n in lengths]
+    assert [row["n_tokens"] for row in result["layers"]] == lengths
+    assert {row["n_heads"] for row in result["splits"]} == {1, 2}
+    for row in [*result["steps"], *result["layers"], *result["splits"]]:
+        assert 0 < row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
+    assert result["means"] == pytest.approx(decoding.geometric_means(result["steps"]))
+
+
+def test_a_small_run_of_decoding(tmp_path: Path) -> None:
+    decoding.main(["--quick", "--output", str(tmp_path / "decoding.json")])
+    complete_decoding(json.loads((tmp_path / "decoding.json").read_text()), [16, 32])
+
+
+def test_the_stored_run_of_decoding_is_complete() -> None:
+    result = json.loads((timing.RESULTS / "decoding.json").read_text())
+    complete_decoding(result, [256, 512, 1024, 2048])
+
+
 def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:
     found = memory.in_a_fresh_process("torch_dense", 2048, 64, False)
     assert found > 2 * 4 * 2048**2  # scores and weights
@@ -192,3 +213,27 @@ def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 50% | 1.25 |"
     assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |"
     assert "No figures" in tables.gpu(None)
+
+
+def test_the_stored_ring_shares_its_work_as_it_should() -> None:
+    result = json.loads((timing.RESULTS / "ring.json").read_text())
+    found = {(row["devices"], row["balance"]): row["measured"] for row in result["rows"]}
+    assert result["shape"]["tokens"] == 8192
+    assert found[2, "zigzag"] <= 1.1 and found[4, "zigzag"] <= 1.1
+    assert found[2, "contiguous"] >= 1.3 and found[4, "contiguous"] >= 1.5
+
+
+@pytest.mark.slow
+def test_a_small_ring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ring.json"
+    ring.main(["--tokens", "64", "--repeats", "1", "--output", str(file)])
+    rows = json.loads(file.read_text())["rows"]
+    assert [(row["devices"], len(row["seconds"])) for row in rows] == [
+        (2, 2),
+        (2, 2),
+        (4, 4),
+        (4, 4),
+    ]
+    assert all(second > 0 for row in rows for second in row["seconds"])
+    assert rows[1]["counted"] == rows[3]["counted"] == 1 < rows[0]["counted"] < rows[2]["counted"]
+    assert capsys.readouterr().out.count("CPU time") == 4

@@ -76,9 +76,14 @@ class Rung:
         return "torch" in attnlib._RUNGS[self.name]
 
     @property
+    def is_differentiated_by_autograd(self) -> bool:
+        """Whether it is plain torch, whose products of matrices autograd can follow."""
+        return self.name in ("torch_dense", "torch_decoding")
+
+    @property
     def rounds_once(self) -> bool:
         """Whether half precision is rounded at the end alone; a fused kernel rounds weights too."""
-        return self.name.endswith(("_tokenwise", "_dense", "_blockwise"))
+        return self.name != "triton_fused"
 
     @property
     def multiplies_removed_values(self) -> bool:
@@ -86,18 +91,24 @@ class Rung:
 
         NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
         """
-        in_blocks = self.name == "torch_blockwise" and dict(self.blocks).get("block_size_q") != 1
-        return in_blocks or self.name in ("torch_dense", "triton_fused")
+        sizes = dict(self.blocks)  # in a tile of one query or key, all is seen or nothing
+        alone = {"torch_blockwise": "block_size_q", "torch_decoding": "block_size_k"}.get(self.name)
+        return self.on_tensors and sizes.get(alone) != 1
 
     @property
     def takes_row_sums_from_the_output(self) -> bool:
         """Whether D = rowsum(dO ∘ O) stands for rowsum(A ∘ dP): the same but for its rounding."""
-        return self.on_tensors and self.name != "torch_dense"
+        return self.on_tensors and not self.is_differentiated_by_autograd
 
     @property
     def is_interpreted(self) -> bool:
         """Whether it is a GPU's kernel on the CPU, where a call takes a tenth of a second."""
         return self.name == "triton_fused" and self.device == "cpu"
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a call takes many times that of another form: in an interpreter, or a ring."""
+        return self.is_interpreted or self.name == "torch_ring"
 
     @property
     def rows_do_not_depend_on_the_batch(self) -> bool:
@@ -114,13 +125,13 @@ class Rung:
 
     @property
     def has_second_derivatives(self) -> bool:
-        """Whether gradients have gradients; asked for one, the others name the rung that does."""
-        return self.name == "torch_dense"
+        """Whether gradients have gradients; asked for one, the others name a rung that does."""
+        return self.is_differentiated_by_autograd
 
     @property
     def has_forward_mode(self) -> bool:
         """Whether forward-mode derivatives are promised."""
-        return self.name == "torch_dense"
+        return self.is_differentiated_by_autograd
 
     @property
     def drops(self) -> bool:
@@ -210,9 +221,11 @@ class Rung:
 # Beside its own choice, which is larger than most lengths in these tests.
 BLOCKS: dict[str, list[dict[str, int]]] = {
     "numpy_blockwise": [{"block_size": size} for size in (1, 3)],
+    "torch_ring": [{"n_devices": size} for size in (1, 3, 4)],
     "torch_blockwise": [
         {"block_size_q": rows, "block_size_k": keys} for rows, keys in ((3, 2), (3, 64))
     ],
+    "torch_decoding": [{"block_size_k": size} for size in (1, 3)],
 }
 
 
@@ -235,15 +248,15 @@ WITH_MASK_GRADIENTS = [rung for rung in WITH_GRADIENTS if rung.has_mask_gradient
 def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecorator:
     """Run a test on each of these rungs, and in each of these dtypes if it takes a dtype.
 
-    In an interpreter a call takes a tenth of a second. There a test runs in the first dtype alone,
-    and `make slow` runs it. (`make test` asks such a rung what test_cases asks, its own tests, and
-    those for the usual mistakes.)
+    In an interpreter a call takes a tenth of a second, and in a ring many calls make one. There a
+    test runs in the first dtype alone, and `make slow` runs it. (`make test` asks such a rung what
+    test_cases asks, its own tests, and those for the usual mistakes.)
     """
     first, *others = [[dtype] for dtype in dtypes] or [[]]
     chosen = []
     for rung in rungs:
-        marks = [pytest.mark.slow] if rung.is_interpreted else []
-        for dtype in (first, *([] if rung.is_interpreted else others)):
+        marks = [pytest.mark.slow] if rung.takes_long else []
+        for dtype in (first, *([] if rung.takes_long else others)):
             name = "-".join(map(str, (rung, *dtype)))
             chosen.append(pytest.param(rung, *dtype, marks=marks, id=name))
     return pytest.mark.parametrize("rung,dtype" if first else "rung", chosen)

@@ -39,7 +39,6 @@ def assert_shows(figure: Any, d_k: int) -> None:
         assert np.allclose(bar_weights(figure, column), weights, rtol=0, atol=1.01 * HALF_A_STEP)
         assert shown(figure, f"std-{column}") == f"{means[rule].score_std:.2f}"
         assert shown(figure, f"largest-{column}") == f"{means[rule].largest:.2f}"
-        assert shown(figure, f"squares-{column}") == f"{means[rule].sum_of_squares:.2f}"
         assert shown(figure, f"entropy-{column}") == f"{means[rule].entropy:.2f}"
     assert figure.locator("output").text_content() == str(d_k)
     assert figure.locator("input").get_attribute("aria-valuetext") == str(d_k)
@@ -80,6 +79,6 @@ def test_table_holds_the_same_numbers(open_page: OpenPage) -> None:
         expected = [
             f"{number:.2f}"
             for mean in rules(d_k).values()
-            for number in (mean.score_std, mean.largest, mean.sum_of_squares, mean.entropy)
+            for number in (mean.score_std, mean.largest, mean.entropy)
         ]
         assert row.locator("td").all_text_contents() == expected

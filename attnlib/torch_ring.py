@@ -1,0 +1,294 @@
+"""Attention over a sequence that is spread over devices: ring attention, forward and backward.
+
+Each device keeps its own queries, and keys and values go round the ring: in step s, device r holds
+those of device r - s. From these it computes a part of its output: o', with the largest score m'
+and the row sum ℓ' of each row. It merges the part with what it has (chapter 12's law):
+
+    M = max(m, m')     a = exp(m - M) ℓ     a' = exp(m' - M) ℓ'     o = (a o + a' o') / (a + a')
+
+and goes on with M in place of m and a + a' in place of ℓ.
+
+Backward, keys and values go round once more. From the m and ℓ of whole rows a device recomputes
+the weights of the part that it holds, as chapter 13 does for a tile, and adds what this part gives
+to dK and dV to the sums that came from the device before. The sums travel one step behind their
+keys, and the last step brings them home.
+
+Under a causal mask late queries see more keys than early ones. Therefore each device has two pieces
+of the sequence, one from the front and one from the back (`balance="zigzag"`). Striped attention
+gives each device every P-th token for the same reason (chapter 16).
+
+`ring_attention` is the ring between the processes that `torchrun` starts, or `run` on this machine;
+by one small all-gather its ranks first agree on what they compute. It is what others call sequence
+parallelism or context parallelism. `scaled_dot_product_attention` is the same ring between threads
+of one process.
+
+The ring is for many queries. To decode one new token, an all-reduce or a tree that merges outputs
+and log-sum-exps sends far less: keys and values stay where they are.
+"""
+
+from __future__ import annotations
+
+from attnlib import _needs
+
+_needs(__name__, "torch")
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
+from attnlib._checks import Options, check_flag, checked_count
+from attnlib._torch_door import Call, as_autocast_does, attention, computing_dtype, widened
+from attnlib._torch_links import Link, ProcessLink
+from attnlib._torch_operators import Operand, placeholder, wide_results_like
+from attnlib._torch_ranks import run
+from attnlib._torch_shards import (
+    BALANCES,
+    Plan,
+    Span,
+    bytes_sent,
+    check_balance,
+    layout,
+    shard,
+    unshard,
+    work,
+)
+from attnlib._torch_threads import operator
+from attnlib.torch_decoding import merge
+
+__all__ = [
+    "Span", "bytes_sent", "layout", "ring_attention", "run", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
+]  # fmt: skip
+
+MOST_THREADS = 1024
+OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
+
+
+def _attend(
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return o, m and log ℓ of the queries of one device."""
+    o, m, log_ell = _nothing_seen(plan, query, key, value)
+    held = [key, value]
+    for step in range(link.size):
+        source, is_last = link.rank - step, step + 1 == link.size
+        arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
+        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
+            k, v = (x[..., columns, :] for x in held)
+            o_part, _, m_part, ell_part, _ = torch.ops.attnlib.torch_blockwise(
+                query[..., rows, :], k, v, _tile(mask, rows, places), band.numbers(), plan.scale,
+                plan.group, OWN_TILES,
+            )  # fmt: skip
+            M = torch.maximum(m[..., rows], m_part)
+            logs = [log_ell[..., rows] + (m[..., rows] - M), ell_part.log() + (m_part - M)]
+            o[..., rows, :], log_ell[..., rows] = merge([o[..., rows, :], o_part], logs)
+            m[..., rows] = M
+        held = arrived() if arrived else held
+    return o, m, log_ell
+
+
+def _differentiate(
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand, o: Tensor,
+    d_o: Tensor, m: Tensor, ell: Tensor, d_lse: Tensor, mask_needed: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Return the gradients of one device's query, key and value, and of its mask if needed.
+
+    Those of half precision are added up in float32.
+    """
+    query, mask = widened(query), mask if mask is None else widened(mask)
+    d_query, d_mask = _zeros(query), _zeros(mask) if mask_needed and mask is not None else None
+    held, returned = [key, value], None
+    for step in range(link.size):
+        source, is_last = link.rank - step, step + 1 == link.size
+        arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
+        wide = [widened(x) for x in held]
+        d_key, d_value = map(_zeros, wide)
+        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
+            k, v = (x[..., columns, :] for x in wide)
+            dq, dk, dv, d_tile = torch.ops.attnlib.torch_blockwise_backward(
+                query[..., rows, :], k, v, _tile(mask, rows, places), o[..., rows, :],
+                m[..., rows], ell[..., rows], placeholder(query), d_o[..., rows, :],
+                d_lse[..., rows], [True, True, True, mask_needed], band.numbers(), plan.scale,
+                plan.group, OWN_TILES,
+            )  # fmt: skip
+            d_query[..., rows, :] += dq
+            d_key[..., columns, :] += dk
+            d_value[..., columns, :] += dv
+            if (whole := _tile(d_mask, rows, places)) is not None:
+                whole += d_tile
+        if returned:  # what the devices before have added up for these keys
+            d_key, d_value = map(torch.add, returned(), (d_key, d_value))
+        returned = link.pass_on([d_key, d_value], plan.n_keys(source - 1))
+        held = arrived() if arrived else held
+    assert returned
+    return [d_query, *returned(), *([] if d_mask is None else [d_mask])]
+
+
+def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    """Return o, m and log ℓ of queries that have seen no key: 0, the least number, and -∞."""
+    o, log_ell, m, *_ = wide_results_like(query, key, value, None, [], plan.scale, plan.group, [])
+    return o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _tile(mask: Operand, rows: slice, places: slice) -> Operand:
+    """Cut these rows of a shard and these places of the sequence out of a mask that broadcasts."""
+    if mask is None:
+        return None
+    rows = rows if mask.shape[-2] > 1 else slice(None)
+    return mask[..., rows, places if mask.shape[-1] > 1 else slice(None)]
+
+
+# Between processes --------------------------------------------------------------------------------
+
+
+@as_autocast_does
+def ring_attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Any = None, with_lse: bool = False,
+) -> Any:  # fmt: skip
+    """Return this rank's shard of the attention output; every rank of the group calls it.
+
+    A rank gives its shards of query, key and value, as `layout(n_tokens, size, balance)` deals
+    them out: `shard(x, spans[rank])`. The ranks first tell each other shapes, dtype and options,
+    and raise a ValueError if these differ. Then keys and values go round. Whoever calls backward
+    on one rank calls it on all.
+
+    Messages are those of the group's backend: gloo between CPUs, NCCL between GPUs.
+
+    Args:
+        query, key, value: Shards of one floating dtype. The leading dimensions broadcast.
+        is_causal: Whether token i sees the tokens j ≤ i of the whole sequence alone.
+        n_tokens: The length of the whole sequence.
+        scale: The factor on the scores, any finite number; 1/√d_k where it is None.
+        enable_gqa: Whether key and value have fewer heads: head h uses key head h // (H / H_kv).
+        balance: "zigzag" or "contiguous", as in `layout`.
+        group: A ProcessGroup, or a DeviceMesh of one dimension; all processes where it is None.
+        with_lse: Whether to return the log-sum-exp of each row too.
+
+    Returns:
+        The output of this rank's queries; with `with_lse` also their log-sum-exp.
+
+    Shapes:
+        query (…, H, L, d_k), key (…, H_kv, L, d_k), value (…, H_kv, L, d_v) → (…, H, L, d_v), with
+        the L tokens of this rank; lse (…, H, L)
+
+    Raises:
+        RuntimeError: torch.distributed is not initialized; or another rank is gone.
+        TypeError, ValueError: as in every implementation; and shards that are not those of
+            `layout`, an unknown balance, ranks that do not ask for the same.
+
+    Source:
+        Liu et al. 2023, ring attention; chapter 16.
+
+    Example:
+        Two ranks would each print one row. Here is one:
+
+        >>> import tempfile, torch.distributed as dist
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     meeting = f"file://{folder}/meeting"
+        ...     dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+        ...     values = torch.tensor([[10.0], [20.0]])
+        ...     ring_attention(torch.zeros(2, 1), torch.zeros(2, 1), values, True, n_tokens=2)
+        ...     dist.destroy_process_group()
+        tensor([[10.],
+                [15.]])
+    """
+    link = ProcessLink(group)
+    tensors = {"query": query, "key": key, "value": value}
+    try:
+        check_flag("with_lse", with_lse)
+        call = Call(tensors, Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa))
+        spans = layout(n_tokens, link.size, balance)
+        n_own = sum(stop - start for start, stop in spans[link.rank])
+        if {call.n_queries, call.n_keys} != {n_own}:
+            came = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+            of = f"of {n_tokens} tokens, {balance}"
+            raise ValueError(f"rank {link.rank} must have {n_own} {of}; got {came}")
+    except (TypeError, ValueError) as error:
+        link.agree(
+            f"{type(error).__name__}: {error}",
+            query.device if isinstance(query, Tensor) else torch.device("cpu"),
+        )
+        raise
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values())
+    asked = f"{query.dtype} {n_tokens=} {is_causal=} {scale=} {enable_gqa=} {balance=}"
+    shapes = [f"{name} {_without_length(x)}" for name, x in tensors.items()]
+    link.agree(f"{', '.join(shapes)} {asked} gradients={learns}", query.device)
+    plan = Plan(spans, spans, call.band, call.scale_asked_for, call.group)
+    output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call]
+        call.query, call.key, call.value, link, plan
+    )
+    return (output, lse.to(computing_dtype(query.dtype))) if with_lse else output
+
+
+def _without_length(x: Tensor) -> str:
+    return f"({', '.join(map(str, (*x.shape[:-2], 'L', x.shape[-1])))})"
+
+
+class _BetweenProcesses(torch.autograd.Function):
+    """The ring as autograd knows it: the backward is a ring too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, link: Link, plan: Plan
+    ) -> tuple[Tensor, Tensor]:
+        o, m, log_ell = _attend(link, plan, query, key, value, None)
+        ctx.link, ctx.plan = link, plan
+        ctx.save_for_backward(query, key, value, o, m, log_ell.exp())
+        return o.to(query.dtype), m + log_ell
+
+    @staticmethod
+    def backward(ctx: Any, d_o: Tensor, d_lse: Tensor) -> tuple[Operand, ...]:
+        if torch.is_grad_enabled():
+            raise _operator.refusal("second")
+        query, key, value, o, m, ell = ctx.saved_tensors
+        found = _differentiate(ctx.link, ctx.plan, query, key, value, None, o, d_o, m, ell, d_lse)
+        return *(x.to(query.dtype) for x in found), None, None
+
+
+# Between threads ----------------------------------------------------------------------------------
+
+
+@attention()  # makes the public signature, that of torch
+def scaled_dot_product_attention(
+    call: Call, *, n_devices: int = 2, balance: str = "zigzag"
+) -> tuple[Tensor, Tensor]:
+    """Return the attention output, computed by a ring of `n_devices` threads in this process.
+
+    O = softmax(scale · Q Kᵀ + mask) V. Queries and keys are dealt out to the threads as `layout`
+    says; the mask stays with the queries. The number of devices (at least 1) and the balance change
+    the result by rounding only. The same ring between processes, `ring_attention`, gives the same
+    bits where both compute with the same number of threads to a device.
+
+    A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
+    NaN. What is said of NaN elsewhere in `torch_blockwise` holds here too. There are first
+    derivatives alone, and second ones raise a RuntimeError: `torch_dense` has more.
+
+    Source:
+        Liu et al. 2023; chapter 16.
+
+    Example:
+        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
+        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, n_devices=2)
+        tensor([[15.]])
+    """
+    check_balance(balance)
+    n_devices = checked_count("n_devices", n_devices, least=1)
+    if n_devices > MOST_THREADS:
+        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
+    results = _operator(call, [n_devices, BALANCES.index(balance)])
+    return results.output, results.lse
+
+
+scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+
+
+_operator = operator("torch_ring", _attend, _differentiate)

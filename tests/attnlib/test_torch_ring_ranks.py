@@ -1,0 +1,277 @@
+"""The ring of `torch_ring` between real processes, and how they fail. tests/conftest.py keeps this
+file in one process of pytest, so that the server of the ranks starts once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ring_ranks
+import torch
+from ring_ranks import Case, problem
+from torch import Tensor
+
+from attnlib import _torch_ranks, torch_ring
+from attnlib.torch_ring import bytes_sent, layout, run, unshard
+
+ROOT = Path(__file__).parents[2]
+# Sequences that all devices share evenly, unevenly, and that leave one without a token.
+CASES: list[Case] = [
+    (64, "zigzag", {"is_causal": True}),
+    (67, "zigzag", {"is_causal": True}),
+    (67, "contiguous", {"is_causal": True}),
+    (67, "zigzag", {"is_causal": False}),
+    (3, "zigzag", {"is_causal": True}),
+    (3, "contiguous", {"is_causal": False}),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def server() -> None:
+    """Start what starts the ranks: it imports torch."""
+    run(os.getpid, 2, limit=60)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Compute on one thread, as a rank does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def by_threads(case: Case, n_devices: int) -> list[Tensor]:
+    """Return what the ring between threads computes of the whole sequence."""
+    n_tokens, balance, options = case
+    *leaves, above = problem(n_tokens)
+    for x in leaves:
+        x.requires_grad_()
+    results = torch_ring.scaled_dot_product_attention_with_lse(
+        *leaves, enable_gqa=True, n_devices=n_devices, balance=balance, **options
+    )
+    gradients = torch.autograd.grad(results, leaves, (above, above[..., 0]))
+    return [x.detach() for x in (*results, *gradients)]
+
+
+def whole(case: Case, shards: list[list[Tensor]]) -> list[Tensor]:
+    """Return the results of all ranks as those of the whole sequence."""
+    n_tokens, balance, _ = case
+    spans = layout(n_tokens, len(shards), balance)
+    parts = zip(*shards, strict=True)
+    return [unshard(x, spans, -1 if i == 1 else -2) for i, x in enumerate(parts)]
+
+
+@pytest.mark.parametrize("n_devices", [2, 4])
+def test_processes_give_the_bits_of_threads(n_devices: int) -> None:
+    found = run(ring_ranks.results_of, n_devices, CASES)
+    for case, shards in zip(CASES, zip(*found, strict=True), strict=True):
+        assert all(map(torch.equal, whole(case, list(shards)), by_threads(case, n_devices))), case
+
+
+def test_a_single_rank_sends_nothing_and_gives_the_same() -> None:
+    case: Case = (11, "zigzag", {"is_causal": True})
+    (found,) = run(ring_ranks.results_of, 1, [case])
+    assert all(map(torch.equal, found[0], by_threads(case, 1)))
+
+
+def test_ranks_send_the_bytes_that_were_counted() -> None:
+    cases = [(64, "zigzag", {}), (67, "zigzag", {}), (5, "contiguous", {})]
+    for rank, found in enumerate(run(ring_ranks.bytes_of, 3, cases)):
+        for (n_tokens, balance, _), sent in zip(cases, found, strict=True):
+            per_token = 2 * 2 * (5 + 3) * 4  # B · H_kv · (d_k + d_v) numbers of 4 bytes
+            assert sent == bytes_sent(layout(n_tokens, 3, balance), rank, per_token)
+
+
+def test_a_mesh_and_a_group_are_taken_and_others_are_refused() -> None:
+    case = (11, "zigzag", {"is_causal": True})
+    found = run(ring_ranks.groups_of, 2, case)
+    wanted = by_threads(case, 2)
+    for place in (0, 1):
+        assert all(map(torch.equal, whole(case, [x[place] for x in found]), wanted))
+    for mesh, name, other in (x[2:] for x in found):
+        assert mesh == "group must be a mesh of one dimension; got 2"
+        assert name == "group must be None, a ProcessGroup or a DeviceMesh; got str"
+        assert re.match("group must ", other)
+
+
+def test_ranks_that_ask_for_different_things_are_told_so() -> None:
+    first, second = run(ring_ranks.disagree, 2)
+    wrong = "ranks must agree on shapes, dtype and options"
+    said = [
+        "", "gradients=True", "query (L, 4), key (L, 4), value (L, 4)",
+        "rank 1 must have 3 of 6 tokens, zigzag; got query (4, 2)",
+        "float64", "is_causal=True", "scale=2.0", "balance='contiguous'",
+        "TypeError: n_tokens must be an integer; got 6.0",
+        "TypeError: query must be a torch.Tensor; got list", "TypeError: with_lse must be True or",
+    ]  # fmt: skip
+    assert first[0] == second[0] == ""
+    assert first.pop() == second.pop() == "ValueError: n_tokens must be at least 0; got -1"
+    for words, *errors in list(zip(said, first, second, strict=True))[1:]:
+        for error in errors:
+            assert error.startswith(f"ValueError: {wrong}; got rank 0: ")
+            assert words in error.partition("rank 1: ")[2]
+
+
+def test_a_second_derivative_names_the_form_that_has_it() -> None:
+    for error in run(ring_ranks.second_derivative, 2):
+        assert error == (
+            "torch_ring has no second derivatives (create_graph=True); torch_dense has them"
+        )
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def all_gone(folder: Path, size: int, within: float = 1.0) -> bool:
+    """Return whether all ranks that wrote their numbers have ended."""
+    numbers = [int(file.read_text()) for file in folder.glob("[0-9]")]
+    end = time.monotonic() + within
+    while not all(map(is_gone, numbers)) and time.monotonic() < end:
+        time.sleep(0.01)
+    return len(numbers) == size and all(map(is_gone, numbers))
+
+
+FAILURES = {
+    "raises": r"rank 1 of 3 raised KeyError: 'no such thing'\n\nTraceback(.|\n)*ring_ranks.py",
+    "exits": "rank 1 of 3 exited with code 3 before its function returned",
+    "leaves": "rank 1 of 3 raised SystemExit: tired of it",
+    "is killed": "rank 1 of 3 was killed by SIGKILL",
+    "returns": r"rank 1 of 3 left before the others were done\nrank [02] of 3 raised RuntimeError",
+    "has other shapes": r"raised ValueError: ranks must agree(.|\n)*rank 1: .*\(L, 3\)",
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_rank_that_fails_ends_the_others(how: str, tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match=FAILURES[how]):
+        run(ring_ranks.fails, 3, how, str(tmp_path))
+    assert time.monotonic() - start < 2
+    assert all_gone(tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        # On a busy machine all ranks may still wait when the limit is reached.
+        ("hangs", r"rank 1 of 3 did not .*, at File .*ring_ranks.py.* in fails"),
+        pytest.param(
+            "calls another collective", r"rank 1 of 3 (raised|did not)", marks=pytest.mark.slow
+        ),
+    ],
+    ids=["hangs", "calls another collective"],
+)
+def test_a_rank_that_hangs_ends_the_others_within_the_limit(
+    how: str, words: str, tmp_path: Path
+) -> None:
+    start, limit = time.monotonic(), 2.0
+    with pytest.raises(RuntimeError, match=words):
+        run(ring_ranks.fails, 3, how, str(tmp_path), limit=limit)
+    assert time.monotonic() - start < limit + 1
+    assert all_gone(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_ranks_that_all_hang_are_all_named(tmp_path: Path) -> None:
+    start, limit = time.monotonic(), 1.5
+    with pytest.raises(RuntimeError, match=r"rank 0 of 2 did not .*, at File") as got:
+        run(ring_ranks.hang, 2, str(tmp_path), limit=limit)
+    assert "rank 1 of 2 did not return within 1.5 s, at File" in str(got.value)
+    assert time.monotonic() - start < limit + 1
+    assert all_gone(tmp_path, 2)
+
+
+def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank() -> None:
+    with pytest.raises(RuntimeError, match=r"rank [01] of 2 raised .*pickle"):
+        run(ring_ranks.cannot_be_pickled, 2)
+
+
+def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function() -> None: ...
+
+    function.__module__ = "__main__"
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(TypeError, match=r"stand in a module .* it is defined in a notebook"):
+        run(function, 2)
+
+
+@pytest.mark.slow
+def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
+    code = "from attnlib.torch_ring import run; import ring_ranks\n"
+    code += f"run(ring_ranks.hang, 2, {str(tmp_path)!r}, limit=300)"
+    folders = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": folders}
+    )
+    end = time.monotonic() + 60
+    while len(list(tmp_path.glob("[0-9]"))) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    assert all_gone(tmp_path, 2, within=10)
+
+
+def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
+    """The same in this process, where coverage sees it."""
+    answers = []
+    for place, function in enumerate((torch_ring.layout, torch_ring.shard)):
+        (folder := tmp_path / str(place)).mkdir()
+        work = pickle.dumps((function, (4, 1)))
+        answers.append(_torch_ranks._answer(work, 0, 1, str(folder), time.monotonic() + 20))
+    assert answers[0].result == layout(4, 1)
+    assert answers[1].error.startswith("raised TypeError: x must be a torch.Tensor")
+    assert not answers[1].lost
+
+
+# torch's own ring, which is private ---------------------------------------------------------------
+
+
+def missing() -> str:
+    """Return what this version of torch lacks of its own ring."""
+    try:
+        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+    except ImportError as error:
+        return str(error)
+    names = ("_templated_ring_attention", "_templated_ring_attention_backward", "_cp_options")
+    return ", ".join(name for name in names if not hasattr(theirs, name))
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"torch {torch.__version__} lacks {missing()}")
+@pytest.mark.parametrize(
+    ("balance", "is_causal"), [("zigzag", True), ("contiguous", True), ("contiguous", False)]
+)
+def test_the_ring_of_torch_gives_the_same(balance: str, is_causal: bool) -> None:
+    case = (48, balance, {"is_causal": is_causal})
+    for found in run(ring_ranks.results_of_torch, 3, case):
+        theirs, ours = found[:4], found[4:]
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-6)
+
+
+@pytest.mark.slow
+def test_the_example_runs_under_torchrun() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", str(ROOT / "examples" / "ring.py")],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    assert [line.partition(":")[0] for line in said] == ["rank 0 of 2", "rank 1 of 2"]
+    assert all(line.endswith("output and gradients as those of torch") for line in said)

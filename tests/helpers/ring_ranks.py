@@ -1,0 +1,206 @@
+"""What ranks run in the tests of `torch_ring`. A function that a rank calls stands in a module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+
+from attnlib.torch_ring import layout, ring_attention, shard
+
+Case = tuple[int, str, dict[str, Any]]  # number of tokens, balance, options
+
+
+def problem(n_tokens: int, dtype: str = "float32") -> list[Tensor]:
+    """Return query, key, value and upstream of grouped heads, the same in every process."""
+    generator = torch.Generator().manual_seed(n_tokens)
+    shapes = ((4, 5), (2, 5), (2, 3), (4, 3))
+    return [
+        torch.randn(2, heads, n_tokens, n, generator=generator).to(getattr(torch, dtype))
+        for heads, n in shapes
+    ]
+
+
+def results(case: Case, group: Any = None) -> list[Tensor]:
+    """Return output, log-sum-exp and gradients of this rank."""
+    n_tokens, balance, options = case
+    rank, size = dist.get_rank(), dist.get_world_size()
+    spans = layout(n_tokens, size, balance)[rank]
+    *leaves, above = (shard(x, spans).requires_grad_() for x in problem(n_tokens))
+    output, lse = ring_attention(
+        *leaves, n_tokens=n_tokens, balance=balance, enable_gqa=True, group=group, with_lse=True,
+        **options,
+    )  # fmt: skip
+    above = above.detach()
+    found = torch.autograd.grad((output, lse), leaves, (above, above[..., 0]))
+    return [x.detach() for x in (output, lse, *found)]
+
+
+def results_of(cases: list[Case]) -> list[list[Tensor]]:
+    return [results(case) for case in cases]
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Count the bytes that this rank sends."""
+    sent, batch = [0], dist.batch_isend_irecv
+
+    def counting(messages: list[Any]) -> list[Any]:
+        sent[0] += sum(x.tensor.nbytes for x in messages if x.op is dist.isend)
+        return batch(messages)
+
+    with mock.patch.object(dist, "batch_isend_irecv", counting):
+        yield sent
+
+
+def bytes_of(cases: list[Case]) -> list[tuple[int, int]]:
+    """Return the bytes that this rank sends in each case, forward, and forward and backward."""
+    found = []
+    for case in cases:
+        n_tokens, balance, _ = case
+        spans = layout(n_tokens, dist.get_world_size(), balance)[dist.get_rank()]
+        with counted() as forward, torch.no_grad():
+            leaves = [shard(x, spans) for x in problem(n_tokens)[:3]]
+            ring_attention(*leaves, n_tokens=n_tokens, balance=balance, enable_gqa=True)
+        with counted() as both:
+            results(case)
+        found.append((forward[0], both[0] - forward[0]))
+    return found
+
+
+def groups_of(case: Case) -> list[Any]:
+    """Return results in a mesh, and what is refused: a mesh of two dimensions, another's group."""
+    size = dist.get_world_size()
+    found: list[Any] = [results(case, init_device_mesh("cpu", (size,)))]
+    others = dist.new_group([(dist.get_rank() + 1) % size], use_local_synchronization=False)
+    everyone = dist.new_group(list(range(size)))
+    found.append(results(case, everyone))
+    for group in (init_device_mesh("cpu", (1, size)), "gloo", others):
+        try:
+            results(case, group)
+        except (TypeError, ValueError) as error:
+            found.append(str(error))
+    return found
+
+
+def disagree() -> list[str]:
+    """Return the errors of calls: rank 1 asks for something else; in the last one all do."""
+    x, rank, found = torch.ones(3, 2), dist.get_rank(), []
+    ours: list[tuple[Tensor, dict[str, Any]]] = [
+        (x, {"n_tokens": 6}),
+        (x.clone().requires_grad_(), {"n_tokens": 6}),
+        (torch.ones(3, 4), {"n_tokens": 6}),
+        (torch.ones(4, 2), {"n_tokens": 6}),
+        (x.double(), {"n_tokens": 6}),
+        (x, {"n_tokens": 6, "is_causal": True}),
+        (x, {"n_tokens": 6, "scale": 2.0}),
+        (x, {"n_tokens": 6, "balance": "contiguous"}),
+        (x, {"n_tokens": 6.0}),
+        ([1.0], {"n_tokens": 6}),  # type: ignore[list-item]
+        (x, {"n_tokens": 6, "with_lse": 1}),
+        (x, everyone := {"n_tokens": -1}),
+    ]
+    for given, options in ours:
+        try:
+            if rank == 1 or options == everyone:
+                ring_attention(given, given, given, **options)
+            else:
+                ring_attention(x, x, x, n_tokens=6)
+            found.append("")
+        except (TypeError, ValueError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def second_derivative() -> str:
+    """Return the error for a gradient of a gradient."""
+    x = torch.ones(3, 2, requires_grad=True)
+    output = ring_attention(x, x, x, n_tokens=3 * dist.get_world_size())
+    try:
+        torch.autograd.grad(output.sum(), x, create_graph=True)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def fails(how: str, folder: str) -> int:
+    """Do the same on all ranks, but for rank 1, which fails while the others wait for it."""
+    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
+    x = torch.ones(4, 2)
+    if dist.get_rank() == 1:
+        match how:
+            case "raises":
+                raise KeyError("no such thing")
+            case "exits":
+                os._exit(3)
+            case "leaves":
+                sys.exit("tired of it")
+            case "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "returns":
+                return 0
+            case "hangs":
+                time.sleep(600)
+            case "has other shapes":
+                x = torch.ones(4, 3)
+            case "calls another collective":
+                dist.all_reduce(torch.ones(10_000))
+    ring_attention(x, x, x, n_tokens=4 * dist.get_world_size())
+    return 1
+
+
+def hang(folder: str) -> None:
+    """Never return."""
+    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def cannot_be_pickled() -> Any:
+    return lambda: 1
+
+
+# torch's own ring ---------------------------------------------------------------------------------
+
+
+def results_of_torch(case: Case) -> list[Tensor]:
+    """Return output and gradients by the ring in torch, with torch's attention on each rank."""
+    from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+
+    n_tokens, balance, options = case
+    is_causal = options["is_causal"]
+    theirs._cp_options.enable_load_balance = balance == "zigzag"
+    group, rank = dist.group.WORLD, dist.get_rank()
+    spans = layout(n_tokens, dist.get_world_size(), balance)[rank]
+    query, key, value, above = (shard(x, spans) for x in problem(n_tokens))
+    value, above = (torch.cat([x, x[..., :2]], -1) for x in (value, above))  # d_v = d_k there
+    key, value = (x.repeat_interleave(2, 1) for x in (key, value))
+    forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+    def differentiate(
+        *, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+        logsumexp: Tensor, is_causal: bool,
+    ) -> Any:  # fmt: skip
+        return backward(grad_out, query, key, value, out, logsumexp, 0.0, is_causal)
+
+    output, lse = theirs._templated_ring_attention(
+        group, 2, forward, query, key, value, is_causal=is_causal
+    )
+    found = theirs._templated_ring_attention_backward(
+        group, 2, differentiate, above, "grad_out", query, key, value, output, lse, is_causal
+    )
+    *leaves, above = (x.detach().requires_grad_() for x in (query, key, value, above))
+    ours = ring_attention(*leaves, is_causal, n_tokens=n_tokens, balance=balance)
+    gradients = torch.autograd.grad(ours, leaves, above.detach())
+    return [output, *found, ours.detach(), *gradients]
