@@ -17,6 +17,7 @@ from attnbook.figures.directions import cosine_histograms, turned_pair, turned_q
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
+from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
@@ -40,6 +41,7 @@ __all__ = [
     "attention_stepper",
     "attention_steps",
     "bars",
+    "bytes_explorer",
     "compared",
     "cosine_histograms",
     "gradient_tiles",

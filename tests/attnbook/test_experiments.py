@@ -1,8 +1,9 @@
-"""The experiments of chapter 03: their formulas hold on samples, and bad arguments are refused."""
+"""The experiments of chapters 03 and 11: formulas hold on samples, bad arguments are refused."""
 
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -10,6 +11,29 @@ import numpy as np
 import pytest
 
 from attnbook import experiments
+
+
+def test_peak_is_what_is_held_at_one_moment() -> None:
+    def two_then_one(n: int) -> np.ndarray:
+        first, second = np.ones(n), np.ones(n)
+        del first
+        return second + 0
+
+    peaks = [experiments.peak_bytes(two_then_one, n) for n in (10_000, 30_000)]
+    assert peaks[1] - peaks[0] == pytest.approx(2 * 8 * 20_000, abs=500)
+
+
+def test_a_failing_call_leaves_no_measurement_running() -> None:
+    calls = []
+
+    def fails_later() -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("the second call")
+
+    with pytest.raises(RuntimeError, match="the second call"):
+        experiments.peak_bytes(fails_later)
+    assert not tracemalloc.is_tracing()
 
 
 def test_loglog_slope_is_the_power() -> None:

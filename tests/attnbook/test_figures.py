@@ -72,11 +72,18 @@ BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reac
 PROBES = ("water", "shore", "money")
 
 
+LENGTHS = [1000, 2000, 8000]
+SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
+
+
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
+    ),
+    "bytes_explorer": lambda: figures.bytes_explorer(
+        LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
     "compared": lambda: figures.compared(
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
@@ -359,6 +366,31 @@ def test_temperature_explorer_counts_one_key_for_the_lowest_temperature() -> Non
     assert [row[-1] for row in drawing.table[1:]] == ["1.00", "1.44", "2.00"]
 
 
+def test_bytes_explorer_moves_a_marker_along_each_curve() -> None:
+    drawing = DRAWINGS["bytes_explorer"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    places = []
+    for frame, length in enumerate(LENGTHS):
+        assert _in_frame(drawing, "tokens", "text", frame) == f"{length:,} tokens"
+        for index in range(2):
+            moved = _in_frame(drawing, f"marker-{index}", "transform", frame)
+            x, y = (float(part) for part in moved[len("translate(") : -1].split())
+            assert x == float(_in_frame(drawing, "here", "x1", frame))
+            places.append((x, y))
+    # Axes are logarithmic: eight times the length is three doublings, a square twice as steep.
+    (x_0, square_0), (_, straight_0), (x_1, _), _, (x_2, square_2), (_, straight_2) = places
+    assert x_2 - x_0 == pytest.approx(3 * (x_1 - x_0), abs=0.05)
+    assert square_0 - square_2 == pytest.approx(2 * (straight_0 - straight_2), abs=0.05)
+    assert [_in_frame(drawing, "bytes-0", "text", frame) for frame in range(3)] == [
+        "1.0 MB",
+        "4.0 MB",
+        "64 MB",
+    ]
+    assert drawing.labels[0] == "1,000 tokens: square 1.0 MB, straight 999 kB."
+    assert drawing.alt.startswith("2,000 tokens: square 4.0 MB, straight 2.0 MB")
+    assert [row[0] for row in drawing.table] == ["tokens", "1,000", "2,000", "8,000"]
+
+
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     drawing = figures.mask_explorer(3, (2, 4), (0, 2), start=("window", 4, 2))
     assert isinstance(drawing, figures.MovingDrawing)
@@ -470,6 +502,10 @@ WORDS = "one two three four five"
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
         lambda: figures.word_in_context("bank", ["fish swim"], ["water"]),
         lambda: figures.word_in_context("bank", ["bank"], ["water"], start="2"),
+        lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
+        lambda: figures.bytes_explorer([1, 2], {"a": [1, 2]}, limits={}, start=3),
+        lambda: figures.bytes_explorer([1, 2], {}, limits={}, start=1),
+        lambda: figures.bytes_explorer([1, 2], {"a": [0, 2]}, limits={}, start=1),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),

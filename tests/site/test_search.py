@@ -34,6 +34,8 @@ TYPED = {
     "autograd": "10_torch",
     "complexity": "11_quadratic_cost",
     "quadratic memory": "11_quadratic_cost",
+    "gradient checkpointing": "11_quadratic_cost",
+    "memory-bound": "11_quadratic_cost",
     "flash attention": "12_online_softmax",
     "online softmax": "12_online_softmax",
     "recomputation": "13_blockwise_backward",

@@ -1,0 +1,140 @@
+"""The length of a sequence against bytes: the moving figure of chapter 11."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from attnbook.figures.drawing import Array, axis_title, line, number, tag, text
+from attnbook.figures.moving import Control, MovingDrawing
+
+LEFT, RIGHT, TOP, FOOT = 62.0, 436.0, 34.0, 234.0
+WIDTH = 440.0
+ROW = 22.0
+# Colour is never the only carrier: curves differ in colour, dash and marker.
+LOOKS = (("orange", "6 4"), ("ink", "1 4"), ("green", "9 3 2 3"), ("blue", None))
+UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def in_bytes(size: float) -> str:
+    """Return a number of bytes with two digits or more, in the unit that suits it.
+
+    >>> in_bytes(999.0), in_bytes(1660e9), in_bytes(40e9)
+    ('999 bytes', '1.7 TB', '40 GB')
+    """
+    power = 0
+    while power + 1 < len(UNITS) and size / 1000.0**power >= 999.5:
+        power += 1
+    value = size / 1000.0**power
+    return f"{value:.{0 if value >= 9.95 or power == 0 else 1}f} {UNITS[power]}"
+
+
+def _marker(index: int, x: float, y: float, name: str, **look: str) -> str:
+    """Return the marker of a curve: a square, a diamond, a triangle or a disc, in its colour."""
+    if index == 3:
+        return tag("circle", cx=x, cy=y, r=5, fill=name, **look)
+    ways = (
+        ((-5, -5), (5, -5), (5, 5), (-5, 5)),
+        ((0, -6), (6, 0), (0, 6), (-6, 0)),
+        ((0, -6), (6, 5), (-6, 5)),
+    )[index]
+    corners = " ".join(f"{number(x + a)},{number(y + b)}" for a, b in ways)
+    return tag("polygon", points=corners, fill=name, **look)
+
+
+def bytes_explorer(
+    lengths: Sequence[int],
+    series: Mapping[str, Sequence[int]],
+    *,
+    limits: Mapping[str, float],
+    start: int,
+    about: str = "bytes by length",
+) -> MovingDrawing:
+    """Return a moving figure: up to four numbers of bytes, by the number of tokens.
+
+    Both axes are logarithmic, so that growth like a power is a straight line. The slider takes a
+    marker along each curve through the given lengths, and begins at `start`; below stand the bytes
+    there. `limits` maps words to the bytes of a memory, drawn as a level line.
+
+    Raises: `ValueError` for fewer than two lengths or lengths that do not rise, no curve or more
+        than four, a curve of another length or with bytes that are not positive, or a `start` that
+        is not one of the lengths.
+    """
+    places = np.log2(np.asarray(lengths, dtype=np.float64))
+    if len(places) < 2 or (np.diff(places) <= 0).any():
+        raise ValueError(f"lengths must be two or more, and rise; got {list(lengths)}")
+    if start not in lengths:
+        raise ValueError(f"start must be one of the lengths; got {start}")
+    if not 1 <= len(series) <= len(LOOKS):
+        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(series)}")
+    for name, sizes in series.items():
+        if len(sizes) != len(lengths) or min(sizes) <= 0:
+            raise ValueError(f"{name!r} must have {len(lengths)} positive numbers; got {sizes}")
+    everything = [*limits.values(), *(size for sizes in series.values() for size in sizes)]
+    low = int(np.floor(np.log10(min(everything))))
+    high = int(np.ceil(np.log10(max(everything))))
+    across = LEFT + (places - places[0]) / np.ptp(places) * (RIGHT - LEFT)
+
+    def up(sizes: Sequence[float]) -> Array:
+        return FOOT - (np.log10(np.asarray(sizes, dtype=np.float64)) - low) / (high - low) * (
+            FOOT - TOP
+        )
+
+    still = []
+    for power in range(3 * -(-low // 3), high + 1, 3):
+        y = up([10.0**power])[0]
+        still.append(line(LEFT, y, RIGHT, y, "grid"))
+        title = in_bytes(10.0**power).replace(".0", "")
+        still.append(text(LEFT - 6, y + 4, title, text_anchor="end"))
+    for name, limit in limits.items():
+        y = up([limit])[0]
+        still.append(line(LEFT, y, RIGHT, y, "muted", "2 3"))
+        still.append(text(LEFT + 4, y - 5, name, text_anchor="start", fill="muted"))
+    for place, length in list(zip(across, lengths, strict=True))[:: max(1, len(lengths) // 4)]:
+        still.append(line(place, FOOT, place, FOOT + 4, "muted"))
+        still.append(text(min(place, RIGHT - 24), FOOT + 18, f"{length:,}"))
+    still.append(line(LEFT, FOOT, RIGHT, FOOT, "muted"))
+    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 36, "tokens T"))
+    heights = {name: up(sizes) for name, sizes in series.items()}
+    for (shade, dash), ys in zip(LOOKS, heights.values(), strict=False):
+        points = " ".join(f"{number(x)},{number(y)}" for x, y in zip(across, ys, strict=True))
+        still.append(
+            tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2,
+                stroke_dasharray=dash)
+        )  # fmt: skip
+    frames, told, table = [], [], []
+    for frame, length in enumerate(lengths):
+        shown = [in_bytes(sizes[frame]) for sizes in series.values()]
+        x = across[frame]
+        body = [
+            text(LEFT, 18, f"{length:,} tokens", text_anchor="start", font_weight="600",
+                 font_size=15, data_part="tokens"),
+            tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
+        ]  # fmt: skip
+        for index, ((name, ys), size) in enumerate(zip(heights.items(), shown, strict=True)):
+            shade, y = LOOKS[index][0], FOOT + 62 + ROW * index
+            # A part is moved as a whole: its corners stay, its place changes.
+            body.append(
+                tag("g", _marker(index, 0, 0, shade), data_part=f"marker-{index}",
+                    transform=f"translate({number(x)} {number(ys[frame])})")
+            )  # fmt: skip
+            body.append(_marker(index, 12, y - 4, shade))
+            body.append(text(26, y, name, text_anchor="start"))
+            body.append(text(RIGHT, y, size, text_anchor="end", font_weight="600",
+                             data_part=f"bytes-{index}"))  # fmt: skip
+        frames.append("".join([*still, *body]))
+        named = ", ".join(f"{name} {size}" for name, size in zip(series, shown, strict=True))
+        told.append(f"{length:,} tokens: {named}.")
+        table.append((f"{length:,}", *shown))
+    options = tuple(f"{n:,}" for n in lengths)
+    slider = Control("tokens", "tokens", options, list(lengths).index(start))
+    return MovingDrawing.from_frames(
+        frames,
+        WIDTH + 4,
+        FOOT + 52 + ROW * len(series),
+        controls=(slider,),
+        labels=told,
+        table=(("tokens", *series), *table),
+        about=about,
+    )
