@@ -124,8 +124,8 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
 
     Raises: `ValueError` for a number that is not finite, or a start that is not among the names.
 
-    >>> print(number_bits({"6.5": 6.5, "257": 257.0}, start="257").alt[:71])
-    257: float32 has 257, exact; bfloat16 has 256, relative error 0.0039;
+    >>> print(number_bits({"6.5": 6.5, "257": 257.0}, start="257").alt[:72])
+    257: float32 257, exact; bfloat16 256, error 0.0039; float16 257, exact.
     """
     if start not in numbers:
         raise ValueError(f"start must be one of {', '.join(numbers)}; got {start!r}")
@@ -136,7 +136,7 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
     for name, value in numbers.items():
         told = {form.name: _told(form, value) for form in FORMATS}
         held = "; ".join(
-            f"{form} has {number}, {'relative error ' * off[0].isdigit()}{off}"
+            f"{form} {number}, {'error ' * off[0].isdigit()}{off}"
             for form, (number, off, _) in told.items()
         )
         bits = []

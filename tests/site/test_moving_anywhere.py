@@ -93,6 +93,13 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_mask_explorer.assert_shows(figure, "window", 3, 2),
         lambda figure: test_mask_explorer.assert_shows(figure, "window", 8, 2),
     ),
+    "number bits": (
+        "10_torch",
+        "number",
+        shows("bfloat16-told", "1.625 · 2² = 6.5, exact"),
+        shows("float16-told", "−1.625 · 2² = −6.5, exact"),
+        shows("float16-told", "too large: ∞ (overflow)"),
+    ),
     "tile walk": (
         "12_online_softmax",
         "tile",
