@@ -9,6 +9,7 @@ from attnlib import _needs
 
 _needs(__name__, "matplotlib")
 
+from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared, handout_links
 from attnbook.figures.context import word_in_context
@@ -54,6 +55,7 @@ __all__ = [
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
+    "number_bits",
     "plane",
     "roofline",
     "rule_curves",

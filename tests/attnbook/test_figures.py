@@ -71,6 +71,10 @@ def _cosines() -> dict[int, np.ndarray]:
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
 PROBES = ("water", "shore", "money")
 
+# Exact, rounded (257 and 259 lie halfway between two numbers of bfloat16), too small, too large.
+BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
+BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
+
 
 LENGTHS = [1000, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
@@ -111,6 +115,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "memory_levels": lambda: figures.memory_levels(
         {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
     ),
+    "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
     "plane": lambda: figures.plane(*_projected(), examples.running().tokens),
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
@@ -474,6 +479,52 @@ CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
 
 
+def test_number_bits_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    drawing = DRAWINGS["number_bits"]()
+    kinds = {"float32": torch.int32, "bfloat16": torch.int16, "float16": torch.int16}
+    for frame, value in enumerate(BITS.values()):
+        for column, (name, kind) in enumerate(kinds.items()):
+            held = torch.tensor(value, dtype=torch.float64).to(getattr(torch, name))
+            size = 8 * held.element_size()
+            word = f"{held.view(kind).item() % 2**size:0{size}b}"
+            bits = [_in_frame(drawing, f"{name}-{place}", "text", frame) for place in range(size)]
+            assert "".join(bits) == word, (name, value)
+            boxes = range(size)
+            filled = [_in_frame(drawing, f"{name}-{n}-box", "opacity", frame) for n in boxes]
+            assert "".join(filled) == word
+            told = _in_frame(drawing, f"{name}-told", "text", frame)
+            shown, off = drawing.table[frame + 1][1 + 2 * column : 3 + 2 * column]
+            assert f"{name} {shown}, " in drawing.labels[frame]
+            if held.isinf():
+                assert off == "overflow" and told == f"too large: {shown} (overflow)"
+                assert shown == ("∞" if value > 0 else "−∞")
+            elif held == 0 and value:
+                assert (shown, off, told) == ("0", "underflow", "too small: 0 (underflow)")
+            else:
+                assert abs(_number(shown) - held.item()) <= 1e-8 * abs(held.item())
+                assert told.endswith(f" = {shown}, {'relative error ' * (off != 'exact')}{off}")
+                factor, power = told.split(" = ")[0].split(" · 2")
+                exact = _number(factor) * 2.0 ** int(power.translate(LOWERED))
+                assert abs(exact - held.item()) <= 1e-8 * abs(held.item())
+                error = abs(held.item() - value)
+                assert (off == "exact") == (error == 0)
+                assert error == 0 or abs(_number(off) * abs(value) / error - 1) < 0.06
+
+
+LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
+
+
+def _number(shown: str) -> float:
+    """Return the number that is written as 6.5, 10⁻⁸ or 2.5·10⁻⁹."""
+    factor, ten, power = shown.translate(LOWERED).partition("10-") if "⁻" in shown else (
+        shown.translate(LOWERED), "", ""
+    )  # fmt: skip
+    if not ten:
+        return float(factor)
+    return float({"": "1", "-": "-1"}.get(factor, factor.rstrip("·"))) * 10.0 ** -int(power)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -506,6 +557,8 @@ WORDS = "one two three four five"
         lambda: figures.bytes_explorer([1, 2], {"a": [1, 2]}, limits={}, start=3),
         lambda: figures.bytes_explorer([1, 2], {}, limits={}, start=1),
         lambda: figures.bytes_explorer([1, 2], {"a": [0, 2]}, limits={}, start=1),
+        lambda: figures.number_bits({"1": 1.0}, start="2"),
+        lambda: figures.number_bits({"1": 1.0, "∞": np.inf}, start="1"),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),

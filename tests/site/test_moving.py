@@ -303,6 +303,7 @@ def test_a_mouse_drags_the_slider(open_page: OpenPage, name: str) -> None:
     control = figure.locator(f'input[name="{slider}"]')
     control.scroll_into_view_if_needed()
     control.press("Home")
+    control.hover()  # waits until what came into view above has taken its place
     box = control.bounding_box()
     assert box is not None and box["height"] >= 24
     y = box["y"] + box["height"] / 2

@@ -32,6 +32,8 @@ TYPED = {
     "bf16": "10_torch",
     "mixed precision": "10_torch",
     "autograd": "10_torch",
+    "MultiheadAttention": "10_torch",
+    "contiguous": "10_torch",
     "complexity": "11_quadratic_cost",
     "quadratic memory": "11_quadratic_cost",
     "gradient checkpointing": "11_quadratic_cost",
