@@ -155,13 +155,13 @@ def cache_filling(
             scores, made = scores + _scores(step), made + _made(step)
             if step:
                 many, n_keys = step.last + 1 - step.first, step.last + 1
+                queries = "1 query meets" if many == 1 else f"{many} queries meet"
                 which = f"tokens {step.made} to {step.last}"
                 which = f"token {step.last}" if step.made == step.last else which
                 title = f"{name}, step {number}: {which}"
-                meets = "meet" if many > 1 else "meets"
                 note = (
-                    f"{_plural(many, 'query').replace('querys', 'queries')} {meets} "
-                    f"{_plural(n_keys, 'key')}: {_scores(step)} of {many * n_keys} scores take part."
+                    f"{queries} {_plural(n_keys, 'key')}: "
+                    f"{_scores(step)} of {many * n_keys} scores take part."
                 )
             else:
                 title = f"{name}, step {number}: " + ("all tokens are there" if number else "start")
@@ -238,11 +238,14 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
             )
             side = {"text_anchor": "start"}
             body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **side))
-            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "(oₙ, Lₙ)", **side))
+            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "each o and L", **side))
             lanes.append(f"{n_cores} pairs of output and log-sum-exp are merged")
         y += 14
     body += [line(left, y, left + width, y, "muted"), arrow(left, y, left + width, y, "muted")]
     body.append(axis_title(left + width, y + 20, "time", text_anchor="end"))
     each = " ".join(f"{words}: {'; '.join(lanes)}." for words, lanes in told.items())
-    alt = f"One query and {n_keys:,} keys on {n_cores} cores. {each} This takes 1/{n_cores} as long."
+    alt = (
+        f"One query and {n_keys:,} keys on {n_cores} cores. {each} "
+        f"Reading takes 1/{n_cores} as long."
+    )
     return Drawing.from_elements("".join(body), left + width + 14, y + 30, alt)
