@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +59,8 @@ class KVCache:
         sizes = {"batch": batch, "n_kv_heads": n_kv_heads, "capacity": capacity, "d_k": d_k}
         for name, size in (sizes | {"d_v": d_v}).items():
             checked_count(name, size, least=1)
+        if not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}")
         if str(dtype).removeprefix("torch.") not in FLOATING:
             raise TypeError(f"dtype must be one of {', '.join(FLOATING)}; got {dtype}")
         place: dict[str, Any] = {"dtype": dtype, "device": device}
@@ -85,7 +88,11 @@ class KVCache:
             TypeError, ValueError: for what does not fit the cache, and for a row that gets full.
             RuntimeError: where gradients are asked for, which a cache does not keep.
         """
-        self.lengths = written(self, key, value, accepted(self, key, value, counts))
+        found = accepted(self, key, value, counts)
+        for start, memory, new in together(self, found, key, value):
+            for slots, tokens in zip(memory, new, strict=True):
+                slots[:, :, start : start + tokens.shape[2]] = tokens
+        self.lengths = tuple(map(operator.add, self.lengths, found))
 
     def truncate(self, lengths: Counts) -> None:
         """Take back the last tokens of each row, so that row b has lengths[b] tokens left.
@@ -137,21 +144,20 @@ def accepted(cache: KVCache, key: Tensor, value: Tensor, counts: Counts | None) 
     return found
 
 
-def written(cache: KVCache, key: Tensor, value: Tensor, counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Write tokens behind those that are there, and return what the lengths are to be then."""
-    for rows, start, count in alike(cache.lengths, counts):
-        slots = slice(start, start + count)
-        cache.key[rows, :, slots] = key[rows, :, :count]
-        cache.value[rows, :, slots] = value[rows, :, :count]
-    return tuple(map(sum, zip(cache.lengths, counts, strict=True)))
+def together(
+    cache: KVCache, counts: Sequence[int], *new: Tensor
+) -> Iterator[tuple[int, tuple[Tensor, Tensor], Sequence[Tensor]]]:
+    """Yield rows that can be taken together: all that are equally long, or else one by one.
 
-
-def alike(lengths: Sequence[int], counts: Sequence[int]) -> list[tuple[slice, int, int]]:
-    """Return rows that can be taken together, with their length and count: all, or one by one."""
-    if len({*lengths}) == len({*counts}) == 1:
-        return [(slice(0, len(lengths)), lengths[0], counts[0])]
-    each = enumerate(zip(lengths, counts, strict=True))
-    return [(slice(row, row + 1), length, count) for row, (length, count) in each]
+    With them come their length, the memory for their keys and values, and their new tokens without
+    padding.
+    """
+    if len({*cache.lengths}) == 1 and min(counts) == new[0].shape[2]:
+        yield cache.lengths[0], (cache.key, cache.value), new
+        return
+    for row, (length, count) in enumerate(zip(cache.lengths, counts, strict=True)):
+        one = slice(row, row + 1)
+        yield length, (cache.key[one], cache.value[one]), [x[one, :, :count] for x in new]
 
 
 def check_like(name: str, x: object, memory: Tensor, shape: tuple[int, ...]) -> None:

@@ -22,14 +22,15 @@ _needs(__name__, "torch")
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlib._checks import Window, checked_band, checked_count, checked_scale
-from attnlib._torch_cache import Counts, KVCache, accepted, alike, check_like, written
+from attnlib._torch_cache import Counts, KVCache, accepted, check_like, together
 from attnlib._torch_door import (
     Matrices,
     as_autocast_does,
@@ -42,17 +43,17 @@ from attnlib._torch_door import (
 
 @attention(Matrices)  # makes the public signature, that of torch
 def scaled_dot_product_attention(
-    call: Matrices, *, block_size_k: int = 4096
+    call: Matrices, *, block_size_k: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output: for each query a weighted mean of the values.
 
-    O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1), and a last
-    one of those that are left. The size is fixed, and does not depend on the cores, the batch or
-    the number of keys, so that the first keys always fall into the same pieces.
+    O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1; 4096 where
+    it is None), and a last one of those that are left. The size does not depend on the cores, the
+    batch or the number of keys, so that the first keys always fall into the same pieces.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
     NaN; in a key or value that no row may see, it changes nothing. Where some rows may see a NaN
-    value, the others get NaN too, as in torch, because 0 · NaN is NaN.
+    value, the others that see a key of its piece get NaN too, because 0 · NaN is NaN.
 
     Source:
         Dao, Haziza, Massa and Sizov 2023, "Flash-Decoding for long-context inference"; chapter 15.
@@ -62,8 +63,8 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
         tensor([[15.]])
     """
-    size = checked_count("block_size_k", block_size_k, least=1)
-    whole, left = divmod(call.n_keys, size)
+    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
+    whole, left = call.n_keys // size, call.n_keys % size
     states = [_state(call, 0, whole, size)] if whole else []
     if left or not whole:
         states.append(_state(call, whole * size, 1, left))
@@ -226,47 +227,48 @@ def attend(
     if n_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"query must have a multiple of {n_kv_heads} heads; got {n_heads}")
     checked_scale(scale, d_k)
-    checked_band(0, 0, True, "bottom-right", window)
     if block_size_k is not None:
         checked_count("block_size_k", block_size_k, least=1)
-    lengths = written(cache, key, value, found)
-    output = query.new_zeros(batch, n_heads, n_tokens, value.shape[-1])
-    for rows, start, count in alike(cache.lengths, found):
-        keys, values = (x[rows, :, : start + count] for x in (cache.key, cache.value))
-        if count:
-            output[rows, :, :count] = _newest(
-                query[rows, :, :count], keys, values, scale, window, block_size_k
-            )
-    cache.lengths = lengths  # last, so that no failure above changes what the cache holds
-    return output
-
-
-def _newest(
-    query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: Window | None,
-    block_size_k: int | None,
-) -> Tensor:  # fmt: skip
-    """Return the output of queries that stand at the end of the keys."""
-    n_queries, n_keys, group = query.shape[2], key.shape[2], query.shape[1] // key.shape[1]
-    if window is not None:  # what it leaves behind is not read
-        band = checked_band(n_queries, n_keys, True, "bottom-right", window)
-        start, _ = band.span(slice(0, n_queries), n_keys)
-        key, value = key[:, :, start:], value[:, :, start:]
-    options: dict[str, Any] = {
-        "is_causal": True, "causal_align": "bottom-right", "scale": scale, "window": window,
-        "enable_gqa": True,
-    }  # fmt: skip
-    if block_size_k is None and n_queries > 1:
-        return scaled_dot_product_attention(query, key, value, **options, block_size_k=n_keys)
-    # (B, H, L, d) → (B · H_kv, group, L, d) for queries, (B, H_kv, S, d) → (B · H_kv, S, d)
-    queries = query.reshape(-1, group, n_queries, query.shape[-1])
-    keys, values = key.flatten(0, 1), value.flatten(0, 1)
-    if block_size_k is None:  # one query sees all keys: no mask, and little beside two products
-        factor, dtype = checked_scale(scale, query.shape[-1]), computing_dtype(query.dtype, scale)
-        q, keys, values = (x.to(dtype) for x in (queries[:, :, 0], keys, values))
-        weights = torch.softmax(scaled_product(q, keys, factor), -1)
-        return torch.matmul(weights, values).to(query.dtype).view(*query.shape[:3], -1)
-    heads = [
-        scaled_dot_product_attention(q, k[None], v[None], **options, block_size_k=block_size_k)
-        for q, k, v in zip(queries, keys, values, strict=True)
+    left = None if window is None else checked_band(0, 0, True, "bottom-right", window).left
+    outputs = [
+        _step(new, memory, start, scale, left, block_size_k)
+        for start, memory, new in together(cache, found, query, key, value)
     ]
-    return torch.stack(heads).view(*query.shape[:3], -1)
+    # Last, so that no failure above changes what the cache holds.
+    cache.lengths = tuple(map(operator.add, cache.lengths, found))
+    if len(outputs) == 1 and found[0] == n_tokens:
+        return outputs[0]
+    return torch.cat([F.pad(x, (0, 0, 0, n_tokens - x.shape[2])) for x in outputs])
+
+
+def _step(
+    new: Sequence[Tensor], memory: tuple[Tensor, Tensor], start: int, scale: float | None,
+    left: int | None, block_size_k: int | None,
+) -> Tensor:  # fmt: skip
+    """Write new tokens into memory, from the slot `start` on, and return what they see there."""
+    (query, key, value), (keys, values) = new, memory
+    batch, n_heads, n_queries, d_k = query.shape
+    stop, first = start + n_queries, 0 if left is None else max(0, start - left)
+    keys[:, :, start:stop], values[:, :, start:stop] = key, value
+    keys, values = keys[:, :, first:stop], values[:, :, first:stop]
+    n_kv_heads, n_keys, d_v = values.shape[1:]
+    group = n_heads // n_kv_heads
+    if n_queries == 1 and block_size_k is None:  # no mask, and little beside two products
+        q, k, v = query.reshape(-1, group, d_k), keys.flatten(0, 1), values.flatten(0, 1)
+        factor = checked_scale(scale, d_k)
+        wide = computing_dtype(query.dtype, factor)
+        if query.dtype != wide:
+            q, k, v = q.to(wide), k.to(wide), v.to(wide)
+        weights = torch.softmax(scaled_product(q, k, factor), -1)
+        output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
+        return output if query.dtype == wide else output.to(query.dtype)
+    attend = functools.partial(
+        scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
+        window=(left, 0) if n_queries > 1 else None, block_size_k=block_size_k or max(1, n_keys),
+    )  # fmt: skip
+    if block_size_k is None:
+        return attend(query, keys, values)
+    q = query.reshape(batch * n_kv_heads, group, n_queries, d_k)
+    k, v = keys.flatten(0, 1), values.flatten(0, 1)
+    heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
+    return torch.stack(heads).view(batch, n_heads, n_queries, d_v)

@@ -217,9 +217,8 @@ class MultiHeadSelfAttention(nn.Module):
         """Return query, key and value of tokens that begin, in row b, at position starts[b]."""
         n_tokens, d_model = X.shape[-2:]
         if self.positions == "sinusoidal":
-            X = X + _for_rows(starts, lambda n: sinusoidal(n_tokens, d_model, like=X, start=n)).to(
-                X
-            )
+            table = _for_rows(starts, lambda n: sinusoidal(n_tokens, d_model, like=X, start=n))
+            X = X + table.to(X)
         elif self.positions is not None:
             places = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
         if self.learned is not None:  # padding may have places that no token can have
