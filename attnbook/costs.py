@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import torch
@@ -28,7 +28,8 @@ def seconds(
 ) -> float:
     """Return the shortest time of several equal calls, after one that is not timed.
 
-    `threads` is how many threads torch uses meanwhile; None leaves its setting as it is.
+    `threads` is how many threads torch uses meanwhile; None leaves its setting as it is. With one
+    thread this is the time of the processor, to which other programs add nothing.
 
     Raises: `ValueError` when times or threads are below 1.
 
@@ -37,15 +38,16 @@ def seconds(
     """
     if times < 1 or (threads is not None and threads < 1):
         raise ValueError(f"times and threads must be at least 1; got {times} and {threads}")
+    clock = thread_time if threads == 1 else perf_counter
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
         function(*args)
         found = []
         for _ in range(times):
-            start = perf_counter()
+            start = clock()
             function(*args)
-            found.append(perf_counter() - start)
+            found.append(clock() - start)
     finally:
         torch.set_num_threads(before)
     return min(found)

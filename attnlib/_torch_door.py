@@ -256,11 +256,14 @@ class Matrices(Call):
         return super().finish(output, lse)
 
 
-def scaled_product(query: Tensor, key: Tensor, scale: float) -> Tensor:
+def scaled_product(
+    query: Tensor, key: Tensor, scale: float,
+    product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
+) -> Tensor:  # fmt: skip
     """Return scale · Q Kᵀ, without ∞ on the way where the result is finite."""
     if abs(scale) > 1:  # a large query times a large scale could be ∞
-        return torch.matmul(query, key.mT) * scale
-    return torch.matmul(query * scale, key.mT)  # L d_k products with the scale, not L S
+        return product(query, key.mT) * scale
+    return product(query * scale, key.mT)  # L d_k products with the scale, not L S
 
 
 def fill(scores: Tensor, where: Tensor, number: float) -> None:

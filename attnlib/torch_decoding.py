@@ -1,11 +1,12 @@
 """Attention for a few new tokens at a time: a cache of keys and values, and keys split in pieces.
 
-A language model makes one token after the other. The keys and values of the tokens before do not
-change, so a `KVCache` keeps them (the KV cache), and `attend` lets the new tokens see them and
-each other: prefill gives the whole prompt, decoding one token a call.
+A language model makes one token after the other (decoding). The keys and values of the tokens
+before do not change, so that a `KVCache` keeps them (the KV cache), and `attend` lets new tokens
+see them and each other. The first call brings the whole prompt (prefill), and each later call one
+token, or a few that were guessed (speculative decoding, with a rollback of the wrong ones).
 
-One query has few products for many keys. They are split in pieces of a fixed size, so that
-several cores find work (flash-decoding). A piece knows the largest score m, the row sum ℓ and the
+One query is one row of products, however many keys there are, and keeps one core busy. Split keys
+keep several cores busy (flash-decoding): a piece knows the largest score m, the row sum ℓ and the
 output o of its own keys, and pieces 1 … n become one by chapter 12's law:
 
     M   = max_i m_i
@@ -39,6 +40,11 @@ from attnlib._torch_door import (
     computing_dtype,
     scaled_product,
 )
+
+__all__ = [
+    "KVCache", "attend", "merge", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse",
+]  # fmt: skip
 
 
 @attention(Matrices)  # makes the public signature, that of torch
@@ -92,15 +98,20 @@ def _state(call: Matrices, start: int, n: int, size: int) -> tuple[Tensor, Tenso
     )
     scores = scaled_product(call.query[..., None, :, :], key, call.scale)
     scores, empty = call.masked(scores, cut)
-    m = scores.detach().amax(-1, keepdim=True) if size else scores.sum(-1, keepdim=True)
-    weights = torch.exp(scores - m)
-    ell = weights.sum(-1, keepdim=True)
-    o = torch.matmul(weights / ell, value)
     m, ell, o = (
         x.masked_fill(empty, nothing).transpose(-3, -2)
-        for x, nothing in ((m, -math.inf), (ell, 0), (o, 0))
+        for x, nothing in zip(_weighed(scores, value), (-math.inf, 0, 0), strict=True)
     )
     return m, ell, o
+
+
+def _weighed(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return m and ℓ (…, L, 1), and o (…, L, d_v), of scores (…, L, size)."""
+    some = scores.shape[-1] > 0
+    m = scores.detach().amax(-1, keepdim=True) if some else scores.sum(-1, keepdim=True)
+    weights = torch.exp(scores - m)
+    ell = weights.sum(-1, keepdim=True)
+    return m, ell, torch.matmul(weights / ell, value)
 
 
 def _merged(shifts: Tensor, row_sums: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -253,18 +264,23 @@ def _step(
     keys, values = keys[:, :, first:stop], values[:, :, first:stop]
     n_kv_heads, n_keys, d_v = values.shape[1:]
     group = n_heads // n_kv_heads
-    if n_queries == 1 and block_size_k is None:  # no mask, and little beside two products
+    if n_queries == 1:  # no mask, and little beside two products
         q, k, v = query.reshape(-1, group, d_k), keys.flatten(0, 1), values.flatten(0, 1)
         factor = checked_scale(scale, d_k)
         wide = computing_dtype(query.dtype, factor)
         if query.dtype != wide:
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
-        weights = torch.softmax(scaled_product(q, k, factor), -1)
-        output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
+        if block_size_k is None:
+            weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
+            output = torch.bmm(weights, v)
+        else:
+            rows = zip(q, k, v, strict=True)
+            output = torch.stack([_split(*row, factor, block_size_k) for row in rows])
+        output = output.view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
     attend = functools.partial(
         scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
-        window=(left, 0) if n_queries > 1 else None, block_size_k=block_size_k or max(1, n_keys),
+        window=(left, 0), block_size_k=block_size_k or max(1, n_keys),
     )  # fmt: skip
     if block_size_k is None:
         return attend(query, keys, values)
@@ -272,3 +288,15 @@ def _step(
     k, v = keys.flatten(0, 1), values.flatten(0, 1)
     heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
     return torch.stack(heads).view(batch, n_heads, n_queries, d_v)
+
+
+def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -> Tensor:
+    """Return the output of queries (group, d_k) that see all keys of a head, in pieces."""
+    whole, states = len(key) // size * size, []
+    for part in (slice(0, whole), slice(whole, len(key))):
+        if n := -(-len(key[part]) // size):
+            k, v = (x[part].view(n, -1, x.shape[-1]) for x in (key, value))
+            scores = scaled_product(query.expand(n, *query.shape), k, scale, torch.bmm)
+            states.append(_weighed(scores, v))
+    shifts, row_sums, outputs = (torch.cat(x).transpose(0, 1) for x in zip(*states, strict=True))
+    return _merged(shifts, row_sums, outputs)[0]

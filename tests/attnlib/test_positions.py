@@ -438,3 +438,20 @@ def test_positions_of_any_number_type_as_an_array(dtype: str) -> None:
         np.testing.assert_array_equal(found, rotary(x, places))
     with np.errstate(all="raise"):
         assert np.isnan(rotary(x, [np.longdouble("1e400")] * T)).all()
+
+
+def test_each_sequence_of_a_batch_may_have_positions_of_its_own() -> None:
+    x = np.random.default_rng(1).normal(size=(2, 2, 3, 4))  # as many sequences as heads
+    places = [[0, 1, 2], [5, 6, 7]]
+    turned = rotary(x, places)
+    for own, row, place in zip(turned, x, places, strict=True):
+        np.testing.assert_array_equal(own, rotary(row, place))
+    wanted = r"positions must have shape \(T,\) = \(3,\) or \(B, T\) = \(2, 3\); got \(3, 3\)"
+    with pytest.raises(ValueError, match=wanted):
+        rotary(x, [[0, 1, 2]] * 3)
+
+
+def test_sinusoidal_rows_may_begin_anywhere() -> None:
+    np.testing.assert_array_equal(sinusoidal(3, 4, start=5), sinusoidal(8, 4)[5:])
+    with pytest.raises(ValueError, match="start must be at least 0; got -1"):
+        sinusoidal(3, 4, start=-1)
