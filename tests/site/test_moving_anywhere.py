@@ -100,6 +100,13 @@ FIGURES: dict[str, tuple[str, str, Check, Check, Check]] = {
         lambda figure: test_tile_walk.assert_shows(figure, "all keys", 0),
         lambda figure: test_tile_walk.assert_shows(figure, "all keys", 9),
     ),
+    "cache filling": (
+        "15_decoding",
+        "step",
+        shows("scores-so-far", "10"),
+        shows("scores-so-far", "0"),
+        shows("scores-so-far", "28"),
+    ),
 }
 # The same script moves all of them: one shows what can go wrong there, the rest are `make slow`'s.
 REST = [pytest.param(name, marks=pytest.mark.slow) for name in FIGURES if name != "stepper"]
