@@ -68,6 +68,13 @@ def _cosines() -> dict[int, np.ndarray]:
     return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
 
 
+WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
+
+
+def _cache_filling() -> figures.MovingDrawing:
+    return figures.cache_filling(4, WAYS, start=(1, 1))
+
+
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
 PROBES = ("water", "shore", "money")
 
@@ -89,10 +96,12 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "bytes_explorer": lambda: figures.bytes_explorer(
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
+    "cache_filling": lambda: _cache_filling(),
     "compared": lambda: figures.compared(
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
+    "dealt_keys": lambda: figures.dealt_keys(1200, 3),
     "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
@@ -559,6 +568,11 @@ def _number(shown: str) -> float:
         lambda: figures.bytes_explorer([1, 2], {"a": [0, 2]}, limits={}, start=1),
         lambda: figures.number_bits({"1": 1.0}, start="2"),
         lambda: figures.number_bits({"1": 1.0, "∞": np.inf}, start="1"),
+        lambda: figures.cache_filling(2, {}),
+        lambda: figures.cache_filling(2, {"a": [1]}),
+        lambda: figures.cache_filling(2, {"a": [0, 2]}),
+        lambda: figures.dealt_keys(9, 2),
+        lambda: figures.dealt_keys(9, 1),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),
@@ -686,6 +700,62 @@ def test_tile_walk_stays_small_and_lists_every_row_of_every_tile() -> None:
     assert drawing.table[0] == ("mask", "tile", "query", "keys", "m", "ℓ", "õ", "o")
     skipped = [row for row in drawing.table if "skipped" in row]
     assert all(row[0] == "causal" for row in skipped) and len(skipped) == 2 * 2 + 2
+
+
+def test_cache_filling_marks_what_each_call_computes() -> None:
+    drawing, frame = _cache_filling(), 0
+    for chunks in WAYS.values():
+        ends = np.cumsum(chunks or (1, 1, 1, 1))
+        n_seen = total_scores = total_keys = 0
+        for step in range(5):  # the longest way has four calls
+            here = 0 < step <= len(ends)
+            end = int(ends[step - 1]) if here else n_seen
+            made = 0 if chunks is None else n_seen  # without a cache, all is made anew
+            mask = masks.causal(end - made, end, align="bottom-right")
+            for i, j in np.ndindex(4, 4):
+                asks = here and made <= i < end
+                now = asks and j < end and mask[i - made, j]
+                kinds = {
+                    "now": now,
+                    "masked": asks and j < end and not now,
+                    "before": not asks and j <= i < n_seen,
+                }
+                for kind, wanted in kinds.items():
+                    found = _in_frame(drawing, f"{kind}-{i}-{j}", "opacity", frame)
+                    assert found == str(int(wanted)), (kind, i, j, frame)
+            for j in range(4):
+                found = _in_frame(drawing, f"now-key-{j}", "opacity", frame)
+                assert found == str(int(here and made <= j < end))
+                found = _in_frame(drawing, f"before-key-{j}", "opacity", frame)
+                assert found == str(int(j < (made if here else n_seen)))
+            counts = (int(mask.sum()), end - made) if here else (0, 0)
+            total_scores, total_keys = total_scores + counts[0], total_keys + counts[1]
+            for name, count in zip(
+                ("scores", "made", "scores-so-far", "made-so-far"),
+                (*counts, total_scores, total_keys),
+                strict=True,
+            ):
+                assert _in_frame(drawing, name, "text", frame) == str(count)
+            n_seen, frame = end, frame + 1
+        assert total_scores == (4 * 5 * 6 / 6 if chunks is None else 4 * 5 / 2)
+    assert frame == len(drawing.labels) == 15
+    assert drawing.alt.startswith("in chunks, step 1: tokens 0 to 1. 2 queries meet 2 keys: 3 of 4")
+    assert "step 3: all tokens are there. Nothing is left to do." in drawing.labels[13]
+
+
+def test_cache_filling_stays_small_and_lists_every_call() -> None:
+    drawing = figures.cache_filling(7, {"all": None, "one": [1] * 7, "two": [4, 1, 1, 1]})
+    assert len(drawing._repr_html_().encode()) < 60_000
+    assert len(drawing.table) == 1 + 7 + 7 + 4
+    assert drawing.table[-1] == ("two", "4", "token 6", "7", "1", "28", "7")
+
+
+def test_dealt_keys_deals_out_all_keys_once() -> None:
+    one, split = figures.dealt_keys(1200, 3).alt.split("In 3 pieces: ")
+    assert re.findall(r"keys ([\d,]+) to ([\d,]+)", one) == [("0", "1,199")]
+    assert one.count("waits") == 2 and "waits" not in split
+    spans = re.findall(r"keys ([\d,]+) to ([\d,]+)", split)
+    assert spans == [("0", "399"), ("400", "799"), ("800", "1,199")]
 
 
 def test_word_in_context_shows_the_weights_and_the_cosines_of_its_output() -> None:

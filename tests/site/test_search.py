@@ -46,6 +46,10 @@ TYPED = {
     "Triton kernel": "14_fused_kernel",
     "roofline": "14_fused_kernel",
     "arithmetic intensity": "14_fused_kernel",
+    "KV cache": "15_decoding",
+    "speculative decoding": "15_decoding",
+    "flash-decoding": "15_decoding",
+    "paged attention": "15_decoding",
     "test my kernel": "conformance",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",

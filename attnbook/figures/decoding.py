@@ -1,0 +1,251 @@
+"""Tokens that come one after the other, and keys dealt out to cores: the figures of chapter 15."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from attnbook.figures.drawing import Drawing, arrow, axis_title, line, rect, tag, text
+from attnbook.figures.moving import Control, MovingDrawing
+
+CELL, LEFT, TOP = 28.0, 46.0, 128.0
+SLOTS = 62.0  # where the row of keys and values stands
+# What a mark means, as the legend says it; colour is not the only carrier.
+MARKS = {"now": "in this step", "before": "before", "masked": "masked"}
+
+
+class Step(NamedTuple):
+    """One call: the queries from `first` to `last`, on keys from 0 to `last`, both included.
+
+    The keys and values from `made` on are computed in it.
+    """
+
+    first: int
+    last: int
+    made: int
+
+
+def steps_of(chunks: Sequence[int] | None, n_tokens: int) -> list[Step]:
+    """Return the calls that process tokens in chunks of these sizes; all anew each time if None.
+
+    >>> steps_of([2, 1], 3)
+    [Step(first=0, last=1, made=0), Step(first=2, last=2, made=2)]
+    >>> steps_of(None, 2)
+    [Step(first=0, last=0, made=0), Step(first=0, last=1, made=0)]
+    """
+    if chunks is None:
+        return [Step(0, last, 0) for last in range(n_tokens)]
+    if min(chunks, default=0) < 1 or sum(chunks) != n_tokens:
+        raise ValueError(f"chunks must be at least 1 and add up to {n_tokens}; got {chunks}")
+    ends = accumulate(chunks)
+    return [Step(end - size, end - 1, end - size) for size, end in zip(chunks, ends, strict=True)]
+
+
+def _scores(step: Step | None) -> int:
+    """Return the scores of a call under the causal mask: query i sees the keys 0 to i."""
+    return sum(i + 1 for i in range(step.first, step.last + 1)) if step else 0
+
+
+def _made(step: Step | None) -> int:
+    """Return how many tokens get their key and value in a call."""
+    return step.last + 1 - step.made if step else 0
+
+
+def _plural(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def _mark(kind: str, x: float, y: float) -> str:
+    """Return the mark of a square whose upper left corner is at (x, y)."""
+    if kind == "masked":
+        return tag("path", d=f"M{x + 9:g} {y + 9:g}l10 10m0-10l-10 10", stroke="muted", fill="none")
+    if kind == "before":
+        return rect(x, y, CELL, CELL, "blue", fill_opacity="0.2") + tag(
+            "circle", cx=x + CELL / 2, cy=y + CELL / 2, r=3, fill="blue"
+        )
+    tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
+               stroke="ink")  # fmt: skip
+    return rect(x, y, CELL, CELL, "orange", fill_opacity="0.35") + tick
+
+
+def _square(name: str, x: float, y: float, shown: str) -> str:
+    """Return a square of which one mark at most can be seen."""
+    marks = [
+        tag("g", _mark(kind, x, y), data_part=f"{kind}-{name}", opacity=kind == shown)
+        for kind in MARKS
+    ]
+    return "".join([rect(x, y, CELL, CELL, stroke="muted"), *marks])
+
+
+def _score_mark(i: int, j: int, step: Step | None, seen: int) -> str:
+    """Return the mark of the score of query i and key j, when `seen` tokens were there before."""
+    if step and step.first <= i <= step.last and j <= step.last:
+        return "now" if j <= i else "masked"
+    return "before" if j <= i < seen else ""
+
+
+def _key_mark(j: int, step: Step | None, seen: int) -> str:
+    if step and step.made <= j <= step.last:
+        return "now"
+    return "before" if j < seen else ""
+
+
+def _frame(
+    n_tokens: int, step: Step | None, seen: int, title: str, note: str, counts: Sequence[int]
+) -> str:
+    start: dict[str, Any] = {"text_anchor": "start"}
+    end: dict[str, Any] = {"text_anchor": "end"}
+    right, bottom = LEFT + n_tokens * CELL, TOP + n_tokens * CELL
+    body = [
+        text(4, 22, title, data_part="title", font_size=14, **start),
+        axis_title(LEFT, SLOTS - 10, "key and value of token j", **start),
+        axis_title(LEFT, TOP - 10, "scores: key j answers", **start),
+        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
+    ]
+    for j in range(n_tokens):
+        x = LEFT + j * CELL
+        body.append(_square(f"key-{j}", x, SLOTS, _key_mark(j, step, seen)))
+        body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **end))
+        for i in range(n_tokens):
+            shown = _score_mark(i, j, step, seen)
+            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown))
+    scores, made, scores_so_far, made_so_far = map(str, counts)
+    column, edge = right + 24, right + 174
+    rows = [
+        (SLOTS + 18, "keys in this step", made, "made"),
+        (SLOTS + 38, "keys so far", made_so_far, "made-so-far"),
+        (TOP + 18, "scores in this step", scores, "scores"),
+        (TOP + 38, "scores so far", scores_so_far, "scores-so-far"),
+    ]
+    for y, words, count, name in rows:
+        body.append(text(column, y, words, fill="muted", **start))
+        body.append(text(edge, y, count, data_part=name, font_weight="600", **end))
+    for place, (kind, words) in enumerate(MARKS.items()):
+        y = bottom - (len(MARKS) - place) * 34
+        body += [rect(column, y, CELL, CELL, stroke="muted"), _mark(kind, column, y)]
+        body.append(text(column + CELL + 10, y + 19, words, **start))
+    body.append(text(4, bottom + 26, note, data_part="note", **start))
+    return "".join(body)
+
+
+def cache_filling(
+    n_tokens: int, ways: Mapping[str, Sequence[int] | None], *, start: tuple[int, int] = (0, 0)
+) -> MovingDrawing:
+    """Return a moving figure: the tokens of a causal sequence call by call, and what is computed.
+
+    `ways` maps a name to the sizes of the chunks, or to None where nothing is kept and each call
+    takes all tokens so far. One list picks the way, one slider the step. `start` numbers the first
+    frame's way and step.
+
+    Raises: `ValueError` for no way, or chunks that do not add up to the tokens.
+
+    >>> cache_filling(2, {"with a cache": [1, 1]}, start=(0, 2)).alt[:57]
+    'with a cache, step 2: token 1. 1 query meets 2 keys: 2 of'
+    """
+    if not ways:
+        raise ValueError("ways must hold at least one way; got none")
+    calls = {name: steps_of(chunks, n_tokens) for name, chunks in ways.items()}
+    most = max(map(len, calls.values()))
+    frames, labels, table = [], [], []
+    for name, steps in calls.items():
+        scores = made = seen = 0
+        for number in range(most + 1):
+            step = steps[number - 1] if 0 < number <= len(steps) else None
+            scores, made = scores + _scores(step), made + _made(step)
+            if step:
+                many, n_keys = step.last + 1 - step.first, step.last + 1
+                queries = "1 query meets" if many == 1 else f"{many} queries meet"
+                which = f"tokens {step.made} to {step.last}"
+                which = f"token {step.last}" if step.made == step.last else which
+                title = f"{name}, step {number}: {which}"
+                note = (
+                    f"{queries} {_plural(n_keys, 'key')}: "
+                    f"{_scores(step)} of {many * n_keys} scores take part."
+                )
+            else:
+                title = f"{name}, step {number}: " + ("all tokens are there" if number else "start")
+                note = "Nothing is left to do." if number else "Nothing is computed yet."
+            counts = _scores(step), _made(step), scores, made
+            total = f"So far: {_plural(scores, 'score')}, keys of {_plural(made, 'token')}."
+            frames.append(_frame(n_tokens, step, seen, title, note, counts))
+            labels.append(f"{title}. {note}\n{total}")
+            if step:
+                table.append((name, str(number), which, *map(str, counts)))
+                seen = step.last + 1
+    header = (
+        "way", "step", "computed", "scores in this step", "keys in this step", "scores so far",
+        "keys so far",
+    )  # fmt: skip
+    return MovingDrawing.from_frames(
+        frames,
+        LEFT + n_tokens * CELL + 182,
+        TOP + n_tokens * CELL + 38,
+        controls=(
+            Control("way", "way", tuple(ways), start[0], kind="choice"),
+            Control("step", "step", tuple(map(str, range(most + 1))), start[1]),
+        ),
+        labels=labels,
+        table=(header, *table),
+        about="the tokens, call by call",
+    )
+
+
+def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
+    """Return a drawing of one query on cores: all keys on one of them, or dealt out and merged.
+
+    >>> dealt_keys(8, 2).alt[:59]
+    'One query and 8 keys on 2 cores. In one piece: core 1 reads'
+
+    Raises: `ValueError` for fewer than two cores, or keys that cannot be dealt out evenly.
+    """
+    if n_cores < 2 or n_keys < 1 or n_keys % n_cores:
+        raise ValueError(f"n_keys must be a multiple of 2 or more cores; got {n_keys}, {n_cores}")
+    left, width, height, merge = 64.0, 348.0, 30.0, 30.0
+    share = n_keys // n_cores
+    body: list[str] = []
+    told: dict[str, list[str]] = {}
+    y = 12.0
+    for words, is_split in (("in one piece", False), (f"in {n_cores} pieces", True)):
+        body.append(text(left, y + 12, words, text_anchor="start", font_weight="600"))
+        y += 22
+        top, lanes = y, told.setdefault(f"I{words[1:]}", [])
+        for core in range(n_cores):
+            body.append(text(left - 10, y + 20, f"core {core + 1}", text_anchor="end"))
+            first, last = (core * share, (core + 1) * share - 1) if is_split else (0, n_keys - 1)
+            if is_split or core == 0:
+                wide = width * (last + 1 - first) / n_keys
+                body.append(
+                    rect(left, y, wide, height, "blue", fill_opacity="0.2", stroke="blue", rx=4)
+                )
+                keys = f"keys {first:,} to {last:,}"
+                body.append(text(left + wide / 2, y + 20, keys))
+                lanes.append(f"core {core + 1} reads {keys}")
+            else:
+                body.append(
+                    rect(left, y, width, height, stroke="muted", stroke_dasharray="5 4", rx=4)
+                )
+                body.append(text(left + width / 2, y + 20, "waits", fill="muted"))
+                lanes.append(f"core {core + 1} waits")
+            y += height + 8
+        if is_split:
+            x, foot = left + width / n_cores + 26, y - 8
+            for core in range(n_cores):
+                middle = top + core * (height + 8) + height / 2
+                body.append(arrow(x - 24, middle, x - 2, (top + foot) / 2, "muted"))
+            body.append(
+                rect(x, top, merge, foot - top, "green", fill_opacity="0.2", stroke="green", rx=4)
+            )
+            side = {"text_anchor": "start"}
+            body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **side))
+            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "each o and L", **side))
+            lanes.append(f"{n_cores} pairs of output and log-sum-exp are merged")
+        y += 14
+    body += [line(left, y, left + width, y, "muted"), arrow(left, y, left + width, y, "muted")]
+    body.append(axis_title(left + width, y + 20, "time", text_anchor="end"))
+    each = " ".join(f"{words}: {'; '.join(lanes)}." for words, lanes in told.items())
+    alt = (
+        f"One query and {n_keys:,} keys on {n_cores} cores. {each} "
+        f"Reading takes 1/{n_cores} as long."
+    )
+    return Drawing.from_elements("".join(body), left + width + 14, y + 30, alt)
