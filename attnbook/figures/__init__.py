@@ -23,6 +23,7 @@ from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
 from attnbook.figures.order import squares
 from attnbook.figures.plane import hull, plane
+from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
@@ -54,6 +55,8 @@ __all__ = [
     "matrix_equation",
     "memory_levels",
     "plane",
+    "ring_bytes",
+    "ring_timetable",
     "roofline",
     "rule_curves",
     "scaling_explorer",
