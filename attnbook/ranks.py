@@ -84,6 +84,6 @@ def _told(function: types.FunctionType, uses: dict[str, Any]) -> None:
     function.__globals__.update(uses)
 
 
-def _call(written: bytes) -> Any:
+def _call(written: bytes) -> Any:  # pragma: no cover (it runs on a rank)
     function, args = pickle.loads(written)
     return function(*args)

@@ -27,6 +27,7 @@ from attnbook.figures.drawing import colour as css_colour
 from attnbook.figures.plane import _edges
 from attnlib import masks
 from attnlib.numpy_dense import softmax
+from attnlib.torch_ring import work
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -111,6 +112,8 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
     ),
     "plane": lambda: figures.plane(*_projected(), examples.running().tokens),
+    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
+    "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
     ),
@@ -908,3 +911,43 @@ def test_gradient_tiles_refuses_a_tile_that_is_not_there() -> None:
         figures.gradient_tiles(3, 4, (3, 0))
     with pytest.raises(ValueError, match=r"not skipped; got \(0, 2\)"):
         figures.gradient_tiles(3, 4, (0, 2), is_causal=True)
+
+
+def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
+    """A tile has 10 by 10 scores; on the diagonal 55 of them, which the drawing calls a half."""
+    drawing = figures.ring_timetable(4)
+    for layout in ("contiguous", "zigzag"):
+        rows = [row[1:] for row in drawing.table[1:] if row[0] == layout]
+        counted = work(80, 4, True, layout)
+        for step, rank, source, _, tiles, lasts in rows:
+            diagonals = 2 if step == "0" else 0
+            assert int(source) == (int(rank) - int(step)) % 4
+            assert 100 * float(tiles) + 5 * diagonals == counted[int(rank)][int(step)]
+            slowest = max(row[int(step)] for row in counted)
+            assert 100 * float(lasts) + 5 * diagonals == slowest
+        assert len(rows) == 16
+
+
+def test_the_timetable_of_a_ring_shows_who_works_and_who_waits() -> None:
+    drawing = figures.ring_timetable(4)
+    last = {"contiguous": 3, "zigzag": 7}  # frames
+    assert _in_frame(drawing, "word-0-3", "text", last["contiguous"]) == "waits"
+    assert _in_frame(drawing, "word-3-3", "text", last["contiguous"]) == "3"
+    assert _in_frame(drawing, "word-0-3", "text", last["zigzag"]) == "0"
+    assert _in_frame(drawing, "device-7-0", "text", last["zigzag"]) == "0"
+    assert _in_frame(drawing, "device-7-0", "text", last["contiguous"] - 1) == ""
+    assert "time 14, of which the devices used 57%." in drawing.labels[last["contiguous"]]
+    assert "Nothing to do: device 0, 1, 2." in drawing.labels[last["contiguous"]]
+    assert "time 8, of which the devices used 100%." in drawing.labels[last["zigzag"]]
+    for n_devices in (1, 5):
+        with pytest.raises(ValueError, match=f"must be 2, 3 or 4; got {n_devices}"):
+            figures.ring_timetable(n_devices)
+
+
+def test_the_bytes_of_a_ring_are_three_blocks_and_all_but_one() -> None:
+    words = DRAWINGS["ring_bytes"]().alt
+    assert "held, ring from 1.2e+07 at 2 to 3e+06 at 8" in words
+    assert "held, all-gather from 8e+06 at 2 to 8e+06 at 8" in words
+    assert "held, tree from 4e+06 at 2 to 1e+06 at 8" in words
+    assert "sent, ring from 4e+06 at 2 to 7e+06 at 8" in words
+    assert "sent, tree from 2e+03 at 2 to 2e+03 at 8" in words

@@ -42,6 +42,9 @@ TYPED = {
     "Triton kernel": "14_fused_kernel",
     "roofline": "14_fused_kernel",
     "arithmetic intensity": "14_fused_kernel",
+    "ring attention": "16_many_devices",
+    "context parallelism": "16_many_devices",
+    "NCCL": "16_many_devices",
     "test my kernel": "conformance",
 }
 
