@@ -158,6 +158,7 @@ images: $(ENVIRONMENT) ## store the figures' reference images again, then look a
 bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmarks/README.md)
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ratios
 	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.blockwise
+	@env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.ring
 	@$(BIN)/python -m benchmarks.tables
 
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)

@@ -14,10 +14,16 @@ to dK and dV to the sums that came from the device before. The sums travel one s
 keys, and the last step brings them home.
 
 Under a causal mask late queries see more keys than early ones. Therefore each device has two pieces
-of the sequence, one from the front and one from the back (`balance="zigzag"`, chapter 16).
+of the sequence, one from the front and one from the back (`balance="zigzag"`). Striped attention
+gives each device every P-th token for the same reason (chapter 16).
 
-`ring_attention` is the ring between the processes that `torchrun` starts, or `run` on this machine.
-`scaled_dot_product_attention` is the same ring between threads of one process.
+`ring_attention` is the ring between the processes that `torchrun` starts, or `run` on this machine;
+by one small all-gather its ranks first agree on what they compute. It is what others call sequence
+parallelism or context parallelism. `scaled_dot_product_attention` is the same ring between threads
+of one process.
+
+The ring is for many queries. To decode one new token, an all-reduce or a tree that merges outputs
+and log-sum-exps sends far less: keys and values stay where they are.
 """
 
 from __future__ import annotations

@@ -62,6 +62,15 @@ def memory(result: Result) -> str:
     return table(["form", "T", "MiB over inputs and results"], rows)
 
 
+def ring(result: Result) -> str:
+    """Return how evenly the ranks of a ring share their work, as measured and as counted."""
+    rows = (
+        (row["devices"], row["balance"], f"{row['measured']:.2f}", f"{row['counted']:.2f}")
+        for row in result["rows"]
+    )
+    return table(["ranks", "layout", "CPU time, largest / mean", "scores, largest / mean"], rows)
+
+
 def gpu(result: Result | None) -> str:
     """Return the machine and the rows of a GPU: speed, share of a large product's, ratios."""
     if result is None:
@@ -128,7 +137,7 @@ def parts(folder: Path = RESULTS) -> dict[str, str]:
     """Return what stands on the page, by the names of its places."""
     stored = {file.stem: json.loads(file.read_text("utf-8")) for file in folder.glob("*.json")}
     found = {part.__name__: part(stored["blockwise"]) for part in (machine, means, memory, timings)}
-    return found | {"gpu": gpu(stored.get("gpu"))}
+    return found | {"ring": ring(stored["ring"]), "gpu": gpu(stored.get("gpu"))}
 
 
 def written(page: str, found: dict[str, str]) -> str:

@@ -254,3 +254,17 @@ def test_the_ring_of_torch_gives_the_same(balance: str, is_causal: bool) -> None
     for found in run(ring_ranks.results_of_torch, 3, case):
         theirs, ours = found[:4], found[4:]
         torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-6)
+
+
+@pytest.mark.slow
+def test_the_example_runs_under_torchrun() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", str(ROOT / "examples" / "ring.py")],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    assert [line.partition(":")[0] for line in said] == ["rank 0 of 2", "rank 1 of 2"]
+    assert all(line.endswith("output and gradients as those of torch") for line in said)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnlib import torch_dense
-from benchmarks import blockwise, gpu, memory, ratios, tables, timing
+from benchmarks import blockwise, gpu, memory, ratios, ring, tables, timing
 
 
 class Clock:
@@ -192,3 +192,27 @@ def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 50% | 1.25 |"
     assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |"
     assert "No figures" in tables.gpu(None)
+
+
+def test_the_stored_ring_shares_its_work_as_it_should() -> None:
+    result = json.loads((timing.RESULTS / "ring.json").read_text())
+    found = {(row["devices"], row["balance"]): row["measured"] for row in result["rows"]}
+    assert result["shape"]["tokens"] == 8192
+    assert found[2, "zigzag"] <= 1.1 and found[4, "zigzag"] <= 1.1
+    assert found[2, "contiguous"] >= 1.3 and found[4, "contiguous"] >= 1.5
+
+
+@pytest.mark.slow
+def test_a_small_ring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ring.json"
+    ring.main(["--tokens", "64", "--repeats", "1", "--output", str(file)])
+    rows = json.loads(file.read_text())["rows"]
+    assert [(row["devices"], len(row["seconds"])) for row in rows] == [
+        (2, 2),
+        (2, 2),
+        (4, 4),
+        (4, 4),
+    ]
+    assert all(second > 0 for row in rows for second in row["seconds"])
+    assert rows[1]["counted"] == rows[3]["counted"] == 1 < rows[0]["counted"] < rows[2]["counted"]
+    assert capsys.readouterr().out.count("CPU time") == 4
