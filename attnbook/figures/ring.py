@@ -96,12 +96,12 @@ def _matrix(plan: Timetable, step: int) -> list[str]:
 def _held(plan: Timetable, step: int) -> list[str]:
     """Return what each device holds, beside the tiles."""
     x = LEFT + 2 * len(plan.deal) * CELL + 16
-    body = [axis_title(x, TOP - 8, "holds the keys of", **START)]
+    body = [axis_title(x, TOP - 8, "keys at hand", **START)]
     for rank in range(len(plan.deal)):
         a, b = plan.deal[rank - step]
         y = TOP + 22 + rank * 46
         body.append(text(x, y, f"device {rank}", font_weight="600", **START))
-        shown = f"device {(rank - step) % len(plan.deal)}: chunks {a}, {b}"
+        shown = f"of device {(rank - step) % len(plan.deal)}: {a} and {b}"
         body.append(text(x, y + 18, shown, data_part=f"held-{rank}", **START))
     return body
 
