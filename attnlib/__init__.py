@@ -8,6 +8,7 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     numpy_blockwise   one block of keys at a time, in memory that grows with L + S
     torch_blockwise   the same on tensors, forward and backward
     triton_fused      the same in one GPU kernel (needs triton, and a GPU or Triton's interpreter)
+    torch_decoding    new tokens beside a cache, and keys split in pieces that are merged
     torch_ring        the sequence spread over devices: a ring of processes, or of threads
 
 `implementations()` returns the rungs that can run here. Beside the ladder stand `masks` (who may
@@ -33,6 +34,7 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "numpy_blockwise": ("numpy",),
     "torch_blockwise": ("numpy", "torch"),
     "triton_fused": ("numpy", "torch", "triton"),
+    "torch_decoding": ("numpy", "torch"),
     "torch_ring": ("numpy", "torch"),
 }
 # The extra that brings a package: pip install "attnlib[figures]".

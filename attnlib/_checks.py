@@ -214,6 +214,26 @@ def checked_count(name: str, number: Any, least: int = 0) -> int:
     return int(number)
 
 
+def checked_integers(name: str, numbers: Any) -> tuple[int, ...]:
+    """Return the integers ≥ 0 of a sequence, or of an array or tensor of one dimension."""
+    listed = numbers.tolist() if hasattr(numbers, "tolist") else numbers
+    if not isinstance(listed, Sequence):
+        raise TypeError(f"{name} must be a sequence of integers; got {numbers!r}")
+    return tuple(checked_count(f"{name}[{i}]", number) for i, number in enumerate(listed))
+
+
+def checked_counts(name: str, counts: Any, most: Sequence[int]) -> tuple[int, ...]:
+    """Return one integer for each row of a batch, from 0 to the `most` of that row."""
+    found = checked_integers(name, counts)
+    if len(found) != len(most):
+        wanted = f"{name} must hold one integer for each of the {len(most)} rows"
+        raise ValueError(f"{wanted}; got {list(found)}")
+    for i, (number, limit) in enumerate(zip(found, most, strict=True)):
+        if number > limit:
+            raise ValueError(f"{name}[{i}] must be at most {limit}; got {number}")
+    return found
+
+
 def check_axis(name: str, axis: Any, shape: Shape) -> None:
     """Require an axis that is there; as elsewhere, a single number has the axes 0 and -1."""
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):

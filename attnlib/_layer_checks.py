@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import masks
-from attnlib._checks import check_flag, check_mask, checked_count, dtype_name
+from attnlib._checks import check_flag, check_mask, checked_count, checked_counts, dtype_name
+from attnlib._torch_cache import KVCache
 from attnlib._torch_door import check_devices, check_tensor
 
 Lengths = Sequence[int] | Tensor
@@ -95,6 +96,29 @@ def joined_mask(
     if is_causal:
         parts.append(masks.causal(n_tokens, like=X))
     return {"attn_mask": parts[0] if len(parts) == 1 else masks.combine(*parts)}
+
+
+def check_cache(
+    cache: object, X: Tensor, attn_mask: object, lengths: Lengths | None, is_causal: bool,
+    max_seq_len: int | None,
+) -> None:  # fmt: skip
+    """Require a cache that the tokens X can continue, without one past max_seq_len."""
+    if not isinstance(cache, KVCache):
+        raise TypeError(f"cache must be a torch_decoding.KVCache; got {type(cache).__qualname__}")
+    if not is_causal:
+        raise ValueError("cache must be given to a layer with is_causal=True; got False")
+    if attn_mask is not None:
+        raise ValueError("attn_mask must be None beside a cache, which is causal; got a mask")
+    if X.ndim != 3 or len(X) != len(cache.lengths):
+        wanted = f"(B, T, d_model) with B = {len(cache.lengths)}, as the cache"
+        raise ValueError(f"X must be {wanted}; got {tuple(X.shape)}")
+    counts: Sequence[int] = (X.shape[1],) * len(X)
+    if lengths is not None:
+        counts = checked_counts("lengths", lengths, counts)
+    for row, (length, count) in enumerate(zip(cache.lengths, counts, strict=True)):
+        if max_seq_len is not None and length + count > max_seq_len:
+            wanted = f"continue a sequence to at most max_seq_len = {max_seq_len} tokens"
+            raise ValueError(f"X must {wanted}; got {length} + {count} in row {row}")
 
 
 def check_torch(mha: object) -> None:

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import (
-    Band,
     Options,
     Shape,
     check_dtypes,
@@ -187,9 +186,9 @@ class Matrices(Call):
         if self.mask is not None and self.group > 1:
             self.mask = self._folded(self.mask.expand(*self.batch, self.n_queries, self.n_keys))
         self.part = self._taking_part()
-        # Under is_causal alone, with no more keys than queries, the last query sees every key.
-        plain = self.mask is None and self.band == Band(first=0, left=None, right=0)
-        if not plain or self.n_keys > self.n_queries:
+        # Where the last query sees every key, as under is_causal, no key is without a query.
+        last = slice(self.n_queries - 1, self.n_queries)
+        if self.mask is not None or not self.band.holds(last, slice(0, self.n_keys)):
             self.key = zero_unseen(self.key, self.part)
             self.value = zero_unseen(self.value, self.part)
         dtype = computing_dtype(self.asked, self.scale)
@@ -222,19 +221,23 @@ class Matrices(Call):
             part = near if part is None else part & near
         return part
 
-    def masked(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+    def masked(
+        self, scores: Tensor, cut: Callable[[Tensor], Tensor] = lambda mask: mask
+    ) -> tuple[Tensor, Tensor]:
         """Return the scores after the mask, and which rows are empty. The given scores may change.
 
         The score of a key that does not take part is replaced by -∞, so that nothing of it is
-        left, NaN included. In an empty row all scores are 0.
+        left, NaN included. In an empty row all scores are 0. Where the scores are a part of all
+        scores, `cut` returns the same part of a mask.
         """
-        if self.mask is not None and self.mask.dtype == torch.bool:
-            assert self.part is not None
-            scores = scores.masked_fill(~self.part, -math.inf)
-        elif self.part is not None:
-            if self.mask is not None:
-                scores = scores + self.mask.to(scores.dtype)
-            fill(scores, ~self.part, -math.inf)
+        mask, part = (None if x is None else cut(x) for x in (self.mask, self.part))
+        if mask is not None and mask.dtype == torch.bool:
+            assert part is not None
+            scores = scores.masked_fill(~part, -math.inf)
+        elif part is not None:
+            if mask is not None:
+                scores = scores + mask.to(scores.dtype)
+            fill(scores, ~part, -math.inf)
         return scores, empty_rows(scores)
 
     def log_sum_exp(self, scores: Tensor, empty: Tensor) -> Tensor | None:
@@ -251,6 +254,16 @@ class Matrices(Call):
         if lse is not None:  # a value may have batch dimensions that the scores do not have
             lse = self._unfolded(lse)[..., 0].expand(output.shape[:-1]).contiguous()
         return super().finish(output, lse)
+
+
+def scaled_product(
+    query: Tensor, key: Tensor, scale: float,
+    product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
+) -> Tensor:  # fmt: skip
+    """Return scale · Q Kᵀ, without ∞ on the way where the result is finite."""
+    if abs(scale) > 1:  # a large query times a large scale could be ∞
+        return product(query, key.mT) * scale
+    return product(query * scale, key.mT)  # L d_k products with the scale, not L S
 
 
 def fill(scores: Tensor, where: Tensor, number: float) -> None:

@@ -47,8 +47,6 @@ class ProcessLink:
             came = type(group).__qualname__
             raise TypeError(f"group must be None, a ProcessGroup or a DeviceMesh; got {came}")
         self.group, self.rank = group, dist.get_rank(group)
-        if self.rank < 0:
-            raise ValueError("group must contain this process; it does not")
         self.size = dist.get_world_size(group)
 
     def pass_on(self, tensors: Sequence[Tensor], length: int) -> Callable[[], list[Tensor]]:

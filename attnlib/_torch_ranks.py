@@ -76,7 +76,7 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         raise ValueError(f"limit must be positive and finite; got {limit!r}")
     work, end = _pickled(function, args), time.monotonic() + limit
     context: Any = multiprocessing.get_context(START)
-    if START == "forkserver":
+    if START == "forkserver":  # pragma: no branch (macOS alone takes the other one)
         context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         ranks = []
@@ -156,7 +156,9 @@ class Rank:
             self.answer = Answer(error=how)
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Leave nothing of it. A rank that has answered is about to end by itself."""
+        if self.answer:
+            self.process.join(GRACE)
         self.process.kill()
         self.process.join()
         self.hears.close()
@@ -240,9 +242,8 @@ def _answer(work: bytes, rank: int, size: int, folder: str, end: float) -> Answe
 @contextlib.contextmanager
 def _distributed(rank: int, size: int, folder: str, end: float) -> Iterator[None]:
     """Initialize torch.distributed on the loopback interface, and end it."""
-    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
-    if loopback is not None:
-        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    names = (name for _, name in socket.if_nameindex())
+    os.environ["GLOO_SOCKET_IFNAME"] = next(filter(lambda name: name.startswith("lo"), names), "lo")
     # Ranks that wait for one that hangs are to say so before the parent's time is over.
     patience = datetime.timedelta(seconds=0.8 * _left(end))
     meeting = f"file://{folder}/meeting"

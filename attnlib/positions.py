@@ -19,6 +19,7 @@ import numpy as np
 from attnlib._checks import (
     HALF,
     Array,
+    Shape,
     check_dtypes,
     check_flag,
     check_like,
@@ -35,8 +36,9 @@ Vectors = TypeVar("Vectors", Array, "torch.Tensor")
 
 
 def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | torch.Tensor | None = None
-) -> Any:
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | torch.Tensor | None = None,
+    start: int = 0,
+) -> Any:  # fmt: skip
     """Return one row for each position, to be added to the tokens: sines and cosines in turn.
 
     The rows hold the angles φ(t, c) of the module, in float64:
@@ -44,10 +46,11 @@ def sinusoidal(
         p[t, 2c] = sin φ(t, c),   p[t, 2c + 1] = cos φ(t, c)
 
     Args:
-        n_tokens: T, the number of positions, counted from 0.
+        n_tokens: T, the number of positions.
         d_model: the number of features, an even number.
         base: how many times more slowly the last pair turns, nearly, than the first one.
         like: a tensor, for a table on its device; an array or None, for an array.
+        start: the first position.
 
     Shapes:
         (T, d_model)
@@ -66,12 +69,13 @@ def sinusoidal(
         array([[0., 1., 0., 1.]])
     """
     n_tokens, d_model = checked_count("n_tokens", n_tokens), checked_count("d_model", d_model)
+    start = checked_count("start", start)
     _check_even("d_model", d_model)
     base = _checked_base(base)
     check_like(like)
     xp, place, quiet = _library(like)
     with quiet:
-        positions = xp.arange(n_tokens, dtype=xp.float64, **place)
+        positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **place)
         angles = _angles(xp, positions, d_model, base, **place)
         return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
 
@@ -101,16 +105,18 @@ def rotary(
     Args:
         x: queries or keys, an array or a tensor. The result has its type and dtype.
         positions: the position of each row; 0 … T - 1 where None. Positions may be negative, or
-            lie between integers.
+            lie between integers. In two dimensions, one list for each sequence of a batch.
         base: how many times more slowly the last pair turns, nearly, than the first one.
         interleaved: whether a pair is two neighbours, or one feature from each half.
 
     Shapes:
-        x (…, T, d), positions (T,) → (…, T, d)
+        x (…, T, d), positions (T,) → (…, T, d);
+        x (B, …, T, d), positions (B, T) → (B, …, T, d)
 
     Raises:
         TypeError, ValueError: for an x that is no floating array or tensor of such a shape, an odd
-            d, positions that are no T numbers, or a base that is no positive finite number.
+            d, positions that are not numbers of such a shape, or a base that is no positive finite
+            number.
 
     Source:
         Su et al. 2021, RoFormer (arXiv 2104.09864), section 3.2.2; chapter 09.
@@ -141,12 +147,12 @@ def rotary(
     check_dtypes({"x": dtype_name(x)})
     if x.ndim < 2:
         raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {tuple(x.shape)}")
-    n_tokens, d = x.shape[-2:]
+    d = x.shape[-1]
     _check_even("the last dimension of x", d)
     xp, place, quiet = _library(x)
     wide = xp.float32 if dtype_name(x) in HALF else x.dtype
     with quiet:
-        angles = _angles(xp, _places(xp, positions, n_tokens, **place), d, base, **place)
+        angles = _angles(xp, _places(xp, positions, tuple(x.shape[:-1]), **place), d, base, **place)
         cos, sin, rows = (_as(part, wide, x) for part in (xp.cos(angles), xp.sin(angles), x))
         if interleaved:
             a, b = rows[..., 0::2], rows[..., 1::2]
@@ -178,9 +184,9 @@ def _wide_device(tensor: Any) -> Any:
 
 
 def _angles(xp: Any, positions: Any, d: int, base: float, **place: Any) -> Any:
-    """Return φ, (T, d / 2), from positions (T,) in float64."""
+    """Return φ, (…, T, d / 2), from positions (…, T) in float64."""
     exponents = xp.arange(0, d, 2, dtype=xp.float64, **place) / d
-    return positions[:, None] * base**-exponents
+    return positions[..., None] * base**-exponents
 
 
 def _as(array: Any, dtype: Any, like: Any) -> Any:
@@ -188,19 +194,25 @@ def _as(array: Any, dtype: Any, like: Any) -> Any:
     return array.to(device=like.device, dtype=dtype) if is_tensor(like) else array.astype(dtype)
 
 
-def _places(xp: Any, positions: Any, n_tokens: int, **place: Any) -> Any:
-    """Return positions of any kind in float64."""
+def _places(xp: Any, positions: Any, rows: Shape, **place: Any) -> Any:
+    """Return positions of any kind in float64, in a shape that broadcasts to rows (…, T)."""
+    n_tokens = rows[-1]
     if positions is None:
         return xp.arange(n_tokens, dtype=xp.float64, **place)
     wanted = f"positions must have shape (T,) = ({n_tokens},)"
+    if len(rows) > 1:
+        wanted += f" or (B, T) = ({rows[0]}, {n_tokens})"
     if isinstance(positions, np.ma.MaskedArray):
         raise TypeError("positions must be numbers; got a MaskedArray, whose mask would be lost")
     try:
         given: Any = positions if is_tensor(positions) else np.asarray(positions)
     except ValueError:
         raise ValueError(f"{wanted}; got {positions!r}") from None
-    if tuple(given.shape) != (n_tokens,):
+    in_batch = len(rows) > 1 and given.ndim == 2
+    if tuple(given.shape) != ((rows[0], n_tokens) if in_batch else (n_tokens,)):
         raise ValueError(f"{wanted}; got {tuple(given.shape)}")
+    if in_batch:  # (B, T) → (B, 1, …, 1, T), so that B cannot be taken for H
+        given = given.reshape(rows[0], *[1] * (len(rows) - 2), n_tokens)
     if not (dtype := dtype_name(given)).startswith(
         ("int", "uint", "float", "bfloat", "longdouble")
     ):

@@ -1,7 +1,13 @@
-"""Attention for one new token at a time: a cache of keys and values, and keys split in pieces.
+"""Attention for a few new tokens at a time: a cache of keys and values, and keys split in pieces.
 
-The law by which pieces are merged is chapter 12's. Of its keys, a piece knows the largest score
-m, the row sum ℓ and the output o, and pieces 1 … n become one:
+A language model makes one token after the other (decoding). The keys and values of the tokens
+before do not change, so that a `KVCache` keeps them (the KV cache), and `attend` lets new tokens
+see them and each other. The first call brings the whole prompt (prefill), and each later call one
+token, or a few that were guessed (speculative decoding, with a rollback of the wrong ones).
+
+One query is one row of products, however many keys there are, and keeps one core busy. Split keys
+keep several cores busy (flash-decoding): a piece knows the largest score m, the row sum ℓ and the
+output o of its own keys, and pieces 1 … n become one by chapter 12's law:
 
     M   = max_i m_i
     w_i = exp(m_i - M) ℓ_i / Σ_j exp(m_j - M) ℓ_j
@@ -17,12 +23,112 @@ _needs(__name__, "torch")
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from attnlib._torch_door import checked_tensors, computing_dtype
+from attnlib._checks import Window, checked_band, checked_count, checked_scale
+from attnlib._torch_cache import Counts, KVCache, accepted, check_like, together
+from attnlib._torch_door import (
+    Matrices,
+    as_autocast_does,
+    attention,
+    checked_tensors,
+    computing_dtype,
+    scaled_product,
+)
+
+__all__ = [
+    "KVCache", "attend", "merge", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse",
+]  # fmt: skip
+
+
+@attention(Matrices)  # makes the public signature, that of torch
+def scaled_dot_product_attention(
+    call: Matrices, *, block_size_k: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the attention output: for each query a weighted mean of the values.
+
+    O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1; 4096 where
+    it is None), and a last one of those that are left. The size does not depend on the cores, the
+    batch or the number of keys, so that the first keys always fall into the same pieces.
+
+    A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
+    NaN; in a key or value that no row may see, it changes nothing. Where some rows may see a NaN
+    value, the others that see a key of its piece get NaN too, because 0 · NaN is NaN.
+
+    Source:
+        Dao, Haziza, Massa and Sizov 2023, "Flash-Decoding for long-context inference"; chapter 15.
+
+    Example:
+        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
+        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
+        tensor([[15.]])
+    """
+    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
+    whole, left = call.n_keys // size, call.n_keys % size
+    states = [_state(call, 0, whole, size)] if whole else []
+    if left or not whole:
+        states.append(_state(call, whole * size, 1, left))
+    shifts, row_sums, outputs = (torch.cat(parts, -2) for parts in zip(*states, strict=True))
+    return _merged(shifts, row_sums, outputs)
+
+
+scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+
+
+def _state(call: Matrices, start: int, n: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return m and ℓ (…, L, n, 1), and o (…, L, n, d_v), of n pieces of keys side by side.
+
+    All n are one product, whose heads and pieces torch deals out to the cores.
+    """
+    columns = slice(start, start + n * size)
+
+    def cut(mask: Tensor) -> Tensor:
+        """(…, L, S) → (…, n, L, size)"""
+        mask = mask.expand(*mask.shape[:-1], call.n_keys)[..., columns]
+        return mask.view(*mask.shape[:-1], n, size).transpose(-3, -2)
+
+    key, value = (
+        x[..., columns, :].view(*x.shape[:-2], n, size, x.shape[-1]) for x in (call.key, call.value)
+    )
+    scores = scaled_product(call.query[..., None, :, :], key, call.scale)
+    scores, empty = call.masked(scores, cut)
+    m = scores.detach().amax(-1, keepdim=True) if size else scores.sum(-1, keepdim=True)
+    weights = torch.exp(scores - m)
+    ell = weights.sum(-1, keepdim=True)
+    o = torch.matmul(weights / ell, value)
+    m, ell, o = (
+        x.masked_fill(empty, nothing).transpose(-3, -2)
+        for x, nothing in ((m, -math.inf), (ell, 0), (o, 0))
+    )
+    return m, ell, o
+
+
+def _merged(shifts: Tensor, row_sums: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return o (…, d_v) and lse (…, 1) from n pieces: m and ℓ (…, n, 1), o (…, n, d_v).
+
+    m and ℓ are kept apart, because in m + log ℓ a small ℓ is lost where m is large.
+    """
+    largest = shifts.detach().amax(-2, keepdim=True)
+    empty = largest == -math.inf
+    largest = largest.masked_fill(empty, 0)  # because -∞ - (-∞) is NaN
+    sums = torch.exp(shifts - largest) * row_sums
+    total = _added(sums)[..., None, :].masked_fill(empty, 1)
+    lse = (largest + total.log()).masked_fill(empty, -math.inf)
+    return _added(sums / total * outputs), lse[..., 0, :]
+
+
+def _added(pieces: Tensor) -> Tensor:
+    """Return the sum of n pieces (…, n, ·), added from first to last.
+
+    The order in which `Tensor.sum` adds depends on the whole shape, and its last bits with it.
+    """
+    return functools.reduce(torch.add, pieces.unbind(-2))
 
 
 def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -71,28 +177,104 @@ def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Te
             came = f"{name} {tuple(output.shape)}, {called} {tuple(lse.shape)}"
             wanted = f"each output {tuple(outputs[0].shape)} and each lse the same without d_v"
             raise ValueError(f"pieces must fit together, {wanted}; got {came}")
-    shifts, parts = torch.stack(list(lses)), torch.stack(list(outputs)).to(dtype)
-    output, lse = _merged(shifts, torch.ones_like(shifts), parts)  # exp(lse) = exp(m) ℓ, with ℓ = 1
-    return output.to(asked), lse
+    shifts = torch.stack(list(lses), -1)[..., None]
+    parts = torch.stack(list(outputs), -2).to(dtype)
+    output, lse = _merged(shifts, torch.ones_like(shifts), parts)  # m = lse, with ℓ = 1
+    return output.to(asked), lse[..., 0]
 
 
-def _merged(shifts: Tensor, row_sums: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return output (…, d_v) and log-sum-exp (…) of n pieces: m and ℓ (n, …), o (n, …, d_v).
+@as_autocast_does
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, cache: KVCache, *, counts: Counts | None = None,
+    scale: float | None = None, window: Window | None = None, block_size_k: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the output of L new tokens, which see those in the cache, and join them there.
 
-    m and ℓ are kept apart, because in m + log ℓ a small ℓ is lost where m is large.
+    Attention is causal, and aligned at the bottom right: the last new token stands at the last
+    key. If the call fails, the cache is as it was before.
+
+    Args:
+        query, key, value: those of the new tokens. Heads come in groups where query has more:
+            head h uses key head h // (H / H_kv), and no key is repeated in memory for that.
+        cache: what the tokens before have left.
+        counts: how many of the L tokens each row has, where rows are padded on the right to equal
+            lengths; the output of padding is 0. None for all L.
+        scale: as in `scaled_dot_product_attention`.
+        window: (left, right), how many keys before its own place a token sees; right is of no use,
+            because a token sees none after it. None for all.
+        block_size_k: the size of the pieces that keys are split in, head by head: use it where
+            there are fewer heads than cores. None does not split.
+
+    Shapes:
+        query (B, H, L, d_k), key (B, H_kv, L, d_k), value (B, H_kv, L, d_v) → (B, H, L, d_v)
+
+    Raises:
+        TypeError, ValueError: for what does not fit the cache, and for a row that gets full.
+        RuntimeError: where gradients are asked for, which a cache does not keep.
+
+    Source:
+        Shazeer 2019 (arXiv 1911.02150), section 2.4; chapter 15.
+
+    Example:
+        All scores are 0, so that a token's output is the mean of the values so far.
+
+        >>> cache, zero = KVCache(batch=1, n_kv_heads=1, capacity=8, d_k=1), torch.zeros(1, 1, 1, 1)
+        >>> attend(zero, zero, torch.tensor([[[[6.0]]]]), cache).item()
+        6.0
+        >>> attend(zero, zero, torch.tensor([[[[2.0]]]]), cache).item()
+        4.0
     """
-    largest = shifts.detach().amax(0)
-    empty = largest == -math.inf
-    largest = largest.masked_fill(empty, 0)  # because -∞ - (-∞) is NaN
-    sums = torch.exp(shifts - largest) * row_sums
-    total = _added(sums).masked_fill(empty, 1)
-    output = _added((sums / total)[..., None] * outputs)
-    return output, (largest + total.log()).masked_fill(empty, -math.inf)
+    if not isinstance(cache, KVCache):
+        raise TypeError(f"cache must be a KVCache; got {type(cache).__qualname__}")
+    found = accepted(cache, key, value, counts)
+    batch, n_kv_heads, n_tokens, d_k = key.shape
+    n_heads = query.shape[1] if isinstance(query, Tensor) and query.ndim == 4 else n_kv_heads
+    check_like("query", query, cache.key, (batch, n_heads, n_tokens, d_k))
+    if n_heads < 1 or n_heads % n_kv_heads:
+        raise ValueError(f"query must have a multiple of {n_kv_heads} heads; got {n_heads}")
+    checked_scale(scale, d_k)
+    if block_size_k is not None:
+        checked_count("block_size_k", block_size_k, least=1)
+    left = None if window is None else checked_band(0, 0, True, "bottom-right", window).left
+    outputs = [
+        _step(new, memory, start, scale, left, block_size_k)
+        for start, memory, new in together(cache, found, query, key, value)
+    ]
+    # Last, so that no failure above changes what the cache holds.
+    cache.lengths = tuple(map(operator.add, cache.lengths, found))
+    if len(outputs) == 1 and found[0] == n_tokens:
+        return outputs[0]
+    return torch.cat([F.pad(x, (0, 0, 0, n_tokens - x.shape[2])) for x in outputs])
 
 
-def _added(pieces: Tensor) -> Tensor:
-    """Return the sum over the first axis, from first to last.
-
-    The order in which `Tensor.sum` adds depends on the whole shape, and its last bits with it.
-    """
-    return functools.reduce(torch.add, pieces.unbind())
+def _step(
+    new: Sequence[Tensor], memory: tuple[Tensor, Tensor], start: int, scale: float | None,
+    left: int | None, block_size_k: int | None,
+) -> Tensor:  # fmt: skip
+    """Write new tokens into memory, from the slot `start` on, and return what they see there."""
+    (query, key, value), (keys, values) = new, memory
+    batch, n_heads, n_queries, d_k = query.shape
+    stop, first = start + n_queries, 0 if left is None else max(0, start - left)
+    keys[:, :, start:stop], values[:, :, start:stop] = key, value
+    keys, values = keys[:, :, first:stop], values[:, :, first:stop]
+    n_kv_heads, n_keys, d_v = values.shape[1:]
+    group = n_heads // n_kv_heads
+    if n_queries == 1 and block_size_k is None:  # no mask, and little beside two products
+        q, k, v = query.reshape(-1, group, d_k), keys.flatten(0, 1), values.flatten(0, 1)
+        factor = checked_scale(scale, d_k)
+        wide = computing_dtype(query.dtype, factor)
+        if query.dtype != wide:
+            q, k, v = q.to(wide), k.to(wide), v.to(wide)
+        weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
+        output = torch.bmm(weights, v).view(batch, n_heads, 1, d_v)
+        return output if query.dtype == wide else output.to(query.dtype)
+    attend = functools.partial(
+        scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
+        window=(left, 0) if n_queries > 1 else None, block_size_k=block_size_k or max(1, n_keys),
+    )  # fmt: skip
+    if block_size_k is None:
+        return attend(query, keys, values)
+    q = query.reshape(batch * n_kv_heads, group, n_queries, d_k)
+    k, v = keys.flatten(0, 1), values.flatten(0, 1)
+    heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
+    return torch.stack(heads).view(batch, n_heads, n_queries, d_v)

@@ -28,6 +28,7 @@ from attnlib._torch_door import (
     attention,
     checked_tensors,
     empty_rows,
+    scaled_product,
     wide_tokens,
     widened,
 )
@@ -49,7 +50,7 @@ def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values)
         tensor([[15.]])
     """
-    scores, empty = call.masked(_scores(call.query, call.key, call.scale))
+    scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
     weights, lse = torch.softmax(scores, -1), call.log_sum_exp(scores, empty)
     if call.dropout_p:
         weights = torch.dropout(weights, call.dropout_p, train=True)
@@ -57,12 +58,6 @@ def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]
 
 
 scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
-def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
-    if abs(scale) > 1:  # a large query times a large scale could be ∞ on the way
-        return torch.matmul(query, key.mT) * scale
-    return torch.matmul(query * scale, key.mT)  # L d_k products with the scale, not L S
 
 
 @as_autocast_does
@@ -87,7 +82,7 @@ def attention_scores(query: Tensor, key: Tensor, *, scale: float | None = None) 
         tensor([[11., 17.]])
     """
     call = Matrices({"query": query, "key": key}, Options(scale=scale))
-    return _scores(call.query, call.key, call.scale).to(call.asked)
+    return scaled_product(call.query, call.key, call.scale).to(call.asked)
 
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
@@ -121,7 +116,7 @@ def attention_weights(
     """
     options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     call = Matrices({"query": query, "key": key}, options)
-    scores, empty = call.masked(_scores(call.query, call.key, call.scale))
+    scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
     return call.finish(torch.softmax(scores, -1).masked_fill(empty, 0), None)[0]
 
 

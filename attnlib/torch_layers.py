@@ -15,6 +15,7 @@ from attnlib import _needs
 
 _needs(__name__, "torch")
 
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -22,7 +23,9 @@ from torch import Tensor, nn
 
 from attnlib import _layer_checks as checks
 from attnlib._checks import checked_count
+from attnlib._torch_cache import KVCache
 from attnlib.positions import rotary, sinusoidal
+from attnlib.torch_decoding import attend
 from attnlib.torch_dense import scaled_dot_product_attention
 
 
@@ -54,6 +57,12 @@ def _draw(*projections: nn.Linear) -> None:
         nn.init.normal_(projection.weight, std=projection.in_features**-0.5)
         if projection.bias is not None:
             nn.init.zeros_(projection.bias)
+
+
+def _for_rows(starts: Sequence[int], rows: Callable[[int], Tensor]) -> Tensor:
+    """Return rows(start) for each start, stacked; once for all where all are equal."""
+    found = {start: rows(start) for start in starts}
+    return found[starts[0]] if len(found) == 1 else torch.stack([found[n] for n in starts])
 
 
 class SelfAttention(nn.Module):
@@ -183,22 +192,42 @@ class MultiHeadSelfAttention(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
-    ) -> Tensor:
-        """Return the output of each token, as `SelfAttention`; attn_mask fits (…, H, T, T)."""
+        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return the output of each token, as `SelfAttention`; attn_mask fits (…, H, T, T).
+
+        With a `torch_decoding.KVCache`, for a causal layer and without attn_mask, X (B, T, d_model)
+        holds the next tokens of each sequence. They see the tokens in the cache, continue their
+        positions, and join them there. `lengths` then says how many of the T tokens each sequence
+        has. If the call fails, the cache is as it was before.
+        """
         checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
-        allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads)
+        if cache is None:
+            allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads)
+            query, key, value = self._projected(X, (0,))
+            heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
+        else:
+            checks.check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
+            heads = attend(*self._projected(X, cache.lengths), cache, counts=lengths)
+        output: Tensor = self.W_O(merge_heads(heads))
+        return output
+
+    def _projected(self, X: Tensor, starts: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of tokens that begin, in row b, at position starts[b]."""
+        n_tokens, d_model = X.shape[-2:]
         if self.positions == "sinusoidal":
-            X = X + sinusoidal(*X.shape[-2:], like=X).to(X)
-        elif self.learned is not None:
-            X = X + self.learned[: X.shape[-2]]
+            table = _for_rows(starts, lambda n: sinusoidal(n_tokens, d_model, like=X, start=n))
+            X = X + table.to(X)
+        elif self.positions is not None:
+            places = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
+        if self.learned is not None:  # padding may have places that no token can have
+            X = X + self.learned[places.clamp(max=len(self.learned) - 1)]
         query = split_heads(self.W_Q(X), self.n_heads)
         key, value = (split_heads(W(X), self.n_kv_heads) for W in (self.W_K, self.W_V))
         if self.positions == "rotary":
-            query, key = rotary(query), rotary(key)
-        heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
-        output: Tensor = self.W_O(merge_heads(heads))
-        return output
+            query, key = rotary(query, places), rotary(key, places)
+        return query, key, value
 
     @classmethod
     def from_torch(cls, mha: nn.MultiheadAttention, *, is_causal: bool = False) -> Self:

@@ -435,6 +435,7 @@ def more_options(rung: Rung) -> dict[str, Any]:
     blocks: dict[str, list[Any]] = {
         "numpy_blockwise": ["block_size"],
         "torch_blockwise": ["block_size_q", "block_size_k"],
+        "torch_decoding": ["block_size_k"],
     }.get(rung.name, [])  # type: ignore[assignment]
     more: dict[str, Any] = {name: [1, 2, 3, 100] for name in blocks}
     if rung.name == "torch_ring":

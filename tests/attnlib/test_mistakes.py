@@ -38,6 +38,7 @@ L, S, E, E_V, H = 19, 35, 3, 2, 5
 BLOCKS = {
     "numpy_blockwise": (("block_size", BLOCK),),
     "torch_blockwise": (("block_size_q", BLOCK), ("block_size_k", BLOCK)),
+    "torch_decoding": (("block_size_k", BLOCK),),
 }
 RUNGS = [Rung(name, devices(name)[0], BLOCKS.get(name, ())) for name in attnlib.implementations()]
 

@@ -76,6 +76,12 @@ def test_processes_give_the_bits_of_threads(n_devices: int) -> None:
         assert all(map(torch.equal, whole(case, list(shards)), by_threads(case, n_devices))), case
 
 
+def test_a_single_rank_sends_nothing_and_gives_the_same() -> None:
+    case: Case = (11, "zigzag", {"is_causal": True})
+    (found,) = run(ring_ranks.results_of, 1, [case])
+    assert all(map(torch.equal, found[0], by_threads(case, 1)))
+
+
 def test_ranks_send_the_bytes_that_were_counted() -> None:
     cases = [(64, "zigzag", {}), (67, "zigzag", {}), (5, "contiguous", {})]
     for rank, found in enumerate(run(ring_ranks.bytes_of, 3, cases)):
@@ -107,6 +113,7 @@ def test_ranks_that_ask_for_different_things_are_told_so() -> None:
         "TypeError: query must be a torch.Tensor; got list", "TypeError: with_lse must be True or",
     ]  # fmt: skip
     assert first[0] == second[0] == ""
+    assert first.pop() == second.pop() == "ValueError: n_tokens must be at least 0; got -1"
     for words, *errors in list(zip(said, first, second, strict=True))[1:]:
         for error in errors:
             assert error.startswith(f"ValueError: {wrong}; got rank 0: ")

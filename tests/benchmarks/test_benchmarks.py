@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnlib import torch_dense
-from benchmarks import blockwise, gpu, memory, ratios, ring, tables, timing
+from benchmarks import blockwise, decoding, gpu, memory, ratios, ring, tables, timing
 
 
 class Clock:
@@ -108,6 +108,27 @@ def test_one_row_of_the_table() -> None:
         "float32, forward + backward": pytest.approx(row["ratio"])
     }
     assert "causal forward + backward" in blockwise.as_line(row)
+
+
+def complete_decoding(result: dict[str, object], lengths: list[int]) -> None:
+    assert set(result) == {"what", "machine", "steps", "means", "layers", "splits"}
+    cases = [(row["n_kv_heads"], row["batch"], row["n_keys"]) for row in result["steps"]]
+    assert cases == [(h, b, n) for h, b in ((8, 1), (2, 1), (2, 4)) for n in lengths]
+    assert [row["n_tokens"] for row in result["layers"]] == lengths
+    assert {row["n_heads"] for row in result["splits"]} == {1, 2}
+    for row in [*result["steps"], *result["layers"], *result["splits"]]:
+        assert 0 < row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
+    assert result["means"] == pytest.approx(decoding.geometric_means(result["steps"]))
+
+
+def test_a_small_run_of_decoding(tmp_path: Path) -> None:
+    decoding.main(["--quick", "--output", str(tmp_path / "decoding.json")])
+    complete_decoding(json.loads((tmp_path / "decoding.json").read_text()), [16, 32])
+
+
+def test_the_stored_run_of_decoding_is_complete() -> None:
+    result = json.loads((timing.RESULTS / "decoding.json").read_text())
+    complete_decoding(result, [256, 512, 1024, 2048])
 
 
 def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:

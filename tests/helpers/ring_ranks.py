@@ -95,7 +95,7 @@ def groups_of(case: Case) -> list[Any]:
 
 
 def disagree() -> list[str]:
-    """Return the errors of calls in which rank 1 asks for something else, and then go on."""
+    """Return the errors of calls: rank 1 asks for something else; in the last one all do."""
     x, rank, found = torch.ones(3, 2), dist.get_rank(), []
     ours: list[tuple[Tensor, dict[str, Any]]] = [
         (x, {"n_tokens": 6}),
@@ -109,10 +109,11 @@ def disagree() -> list[str]:
         (x, {"n_tokens": 6.0}),
         ([1.0], {"n_tokens": 6}),  # type: ignore[list-item]
         (x, {"n_tokens": 6, "with_lse": 1}),
+        (x, everyone := {"n_tokens": -1}),
     ]
     for given, options in ours:
         try:
-            if rank == 1:
+            if rank == 1 or options == everyone:
                 ring_attention(given, given, given, **options)
             else:
                 ring_attention(x, x, x, n_tokens=6)

@@ -76,9 +76,14 @@ class Rung:
         return "torch" in attnlib._RUNGS[self.name]
 
     @property
+    def is_differentiated_by_autograd(self) -> bool:
+        """Whether it is plain torch, whose products of matrices autograd can follow."""
+        return self.name in ("torch_dense", "torch_decoding")
+
+    @property
     def rounds_once(self) -> bool:
         """Whether half precision is rounded at the end alone; a fused kernel rounds weights too."""
-        return self.name.endswith(("_tokenwise", "_dense", "_blockwise", "_ring"))
+        return self.name != "triton_fused"
 
     @property
     def multiplies_removed_values(self) -> bool:
@@ -86,13 +91,14 @@ class Rung:
 
         NaN or ∞ in it then gives NaN in those rows too. A value that no query sees is not read.
         """
-        in_blocks = self.name == "torch_blockwise" and dict(self.blocks).get("block_size_q") != 1
-        return in_blocks or self.name in ("torch_dense", "triton_fused", "torch_ring")
+        sizes = dict(self.blocks)  # in a tile of one query or key, all is seen or nothing
+        alone = {"torch_blockwise": "block_size_q", "torch_decoding": "block_size_k"}.get(self.name)
+        return self.on_tensors and sizes.get(alone) != 1
 
     @property
     def takes_row_sums_from_the_output(self) -> bool:
         """Whether D = rowsum(dO ∘ O) stands for rowsum(A ∘ dP): the same but for its rounding."""
-        return self.on_tensors and self.name != "torch_dense"
+        return self.on_tensors and not self.is_differentiated_by_autograd
 
     @property
     def is_interpreted(self) -> bool:
@@ -119,13 +125,13 @@ class Rung:
 
     @property
     def has_second_derivatives(self) -> bool:
-        """Whether gradients have gradients; asked for one, the others name the rung that does."""
-        return self.name == "torch_dense"
+        """Whether gradients have gradients; asked for one, the others name a rung that does."""
+        return self.is_differentiated_by_autograd
 
     @property
     def has_forward_mode(self) -> bool:
         """Whether forward-mode derivatives are promised."""
-        return self.name == "torch_dense"
+        return self.is_differentiated_by_autograd
 
     @property
     def drops(self) -> bool:
@@ -219,6 +225,7 @@ BLOCKS: dict[str, list[dict[str, int]]] = {
     "torch_blockwise": [
         {"block_size_q": rows, "block_size_k": keys} for rows, keys in ((3, 2), (3, 64))
     ],
+    "torch_decoding": [{"block_size_k": size} for size in (1, 3)],
 }
 
 
