@@ -53,7 +53,7 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         function: What each rank calls.
         size: How many ranks, at least one.
         args: Its arguments, the same for all ranks.
-        limit: How many seconds all of it may take.
+        limit: How many seconds the ranks may take, once they are started.
 
     Returns:
         One result for each rank.
@@ -74,7 +74,7 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         raise TypeError(f"limit must be a real number of seconds; got {limit!r}")
     if not 0 < limit < math.inf:
         raise ValueError(f"limit must be positive and finite; got {limit!r}")
-    work, end = _pickled(function, args), time.monotonic() + limit
+    work = _pickled(function, args)
     context: Any = multiprocessing.get_context(START)
     if START == "forkserver":  # pragma: no branch (macOS alone takes the other one)
         context.set_forkserver_preload(PRELOADED)
@@ -82,13 +82,13 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         ranks = []
         for rank in range(size):
             hears, tells = context.Pipe(duplex=False)
-            given = work, rank, size, folder, end, tells
+            given = work, rank, size, folder, float(limit), tells
             process = context.Process(target=_process, args=given, daemon=True)
             process.start()
             tells.close()
             ranks.append(Rank(rank, process, hears, Path(folder, f"{rank}.txt")))
             stack.callback(ranks[-1].end)
-        _listen(ranks, end)
+        _listen(ranks, time.monotonic() + limit)  # a server that had to start first is running now
         if not all(rank.returned for rank in ranks):
             raise RuntimeError(_cause(ranks, limit))
         return [rank.answer.result for rank in ranks if rank.answer]
@@ -204,16 +204,16 @@ def _place(file: Path) -> str:
 
 
 def _process(
-    work: bytes, rank: int, size: int, folder: str, end: float, tells: Connection
+    work: bytes, rank: int, size: int, folder: str, limit: float, tells: Connection
 ) -> None:  # pragma: no cover (it runs in the process of a rank)
     """Do the work of a rank, in a process that ends when its parent does."""
-    parent = multiprocessing.parent_process()
+    end, parent = time.monotonic() + limit, multiprocessing.parent_process()
     assert parent is not None
     watch = threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True)
     watch.start()
     torch.set_num_threads(1)
     with Path(folder, f"{rank}.txt").open("w") as file:
-        faulthandler.dump_traceback_later(0.6 * _left(end), file=file)
+        faulthandler.dump_traceback_later(0.4 * _left(end), file=file)
         tells.send_bytes(pickle.dumps(_answer(work, rank, size, folder, end)))
         tells.close()
         sys.stdout.flush()
@@ -221,7 +221,7 @@ def _process(
 
 
 def _left(end: float) -> float:
-    """Return the seconds that are left; the clock is the same for all processes."""
+    """Return the seconds that are left."""
     return max(0.1, end - time.monotonic())
 
 
@@ -245,7 +245,7 @@ def _distributed(rank: int, size: int, folder: str, end: float) -> Iterator[None
     names = (name for _, name in socket.if_nameindex())
     os.environ["GLOO_SOCKET_IFNAME"] = next(filter(lambda name: name.startswith("lo"), names), "lo")
     # Ranks that wait for one that hangs are to say so before the parent's time is over.
-    patience = datetime.timedelta(seconds=0.8 * _left(end))
+    patience = datetime.timedelta(seconds=0.7 * _left(end))
     meeting = f"file://{folder}/meeting"
     dist.init_process_group(
         "gloo", init_method=meeting, rank=rank, world_size=size, timeout=patience

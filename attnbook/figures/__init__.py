@@ -26,6 +26,7 @@ from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
 from attnbook.figures.order import squares
 from attnbook.figures.plane import hull, plane
+from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
@@ -60,6 +61,8 @@ __all__ = [
     "memory_levels",
     "number_bits",
     "plane",
+    "ring_bytes",
+    "ring_timetable",
     "roofline",
     "rule_curves",
     "scaling_explorer",

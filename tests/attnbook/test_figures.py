@@ -25,6 +25,7 @@ from attnbook.figures.drawing import COLOURS
 from attnbook.figures.drawing import colour as css_colour
 from attnlib import masks
 from attnlib.numpy_dense import softmax
+from attnlib.torch_ring import work
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -126,6 +127,8 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
     "plane": lambda: figures.plane(*_projected(), examples.running().tokens),
+    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
+    "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
     ),
@@ -871,3 +874,43 @@ def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
     assert numbers == [[str(n) for n in range(1, 13)], [str(n) for n in range(1, 7)]]
     assert _texts(causal).count("skip") == 3 and "skip" not in _texts(whole)
     assert "the 3 above the diagonal are skipped" in causal.alt and "skipped" not in whole.alt
+
+
+def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
+    """A tile has 10 by 10 scores; on the diagonal 55 of them, which the drawing calls a half."""
+    drawing = figures.ring_timetable(4)
+    for layout in ("contiguous", "zigzag"):
+        rows = [row[1:] for row in drawing.table[1:] if row[0] == layout]
+        counted = work(80, 4, True, layout)
+        for step, rank, source, _, tiles, lasts in rows:
+            diagonals = 2 if step == "0" else 0
+            assert int(source) == (int(rank) - int(step)) % 4
+            assert 100 * float(tiles) + 5 * diagonals == counted[int(rank)][int(step)]
+            slowest = max(row[int(step)] for row in counted)
+            assert 100 * float(lasts) + 5 * diagonals == slowest
+        assert len(rows) == 16
+
+
+def test_the_timetable_of_a_ring_shows_who_works_and_who_waits() -> None:
+    drawing = figures.ring_timetable(4)
+    last = {"contiguous": 3, "zigzag": 7}  # frames
+    assert _in_frame(drawing, "word-0-3", "text", last["contiguous"]) == "waits"
+    assert _in_frame(drawing, "word-3-3", "text", last["contiguous"]) == "3"
+    assert _in_frame(drawing, "word-0-3", "text", last["zigzag"]) == "0"
+    assert _in_frame(drawing, "device-7-0", "text", last["zigzag"]) == "0"
+    assert _in_frame(drawing, "device-7-0", "text", last["contiguous"] - 1) == ""
+    assert "time 14, of which the devices used 57%." in drawing.labels[last["contiguous"]]
+    assert "Nothing to do: device 0, 1, 2." in drawing.labels[last["contiguous"]]
+    assert "time 8, of which the devices used 100%." in drawing.labels[last["zigzag"]]
+    for n_devices in (1, 5):
+        with pytest.raises(ValueError, match=f"must be 2, 3 or 4; got {n_devices}"):
+            figures.ring_timetable(n_devices)
+
+
+def test_the_bytes_of_a_ring_are_three_blocks_and_all_but_one() -> None:
+    words = DRAWINGS["ring_bytes"]().alt
+    assert "held, ring from 1.2e+07 at 2 to 3e+06 at 8" in words
+    assert "held, all-gather from 8e+06 at 2 to 8e+06 at 8" in words
+    assert "held, tree from 4e+06 at 2 to 1e+06 at 8" in words
+    assert "sent, ring from 4e+06 at 2 to 7e+06 at 8" in words
+    assert "sent, tree from 2e+03 at 2 to 2e+03 at 8" in words

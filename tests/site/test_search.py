@@ -50,6 +50,9 @@ TYPED = {
     "speculative decoding": "15_decoding",
     "flash-decoding": "15_decoding",
     "paged attention": "15_decoding",
+    "ring attention": "16_many_devices",
+    "context parallelism": "16_many_devices",
+    "NCCL": "16_many_devices",
     "test my kernel": "conformance",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",
