@@ -102,7 +102,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
-    "dealt_keys": lambda: figures.dealt_keys(1200, 3),
+    "dealt_keys": lambda: figures.dealt_keys(600, 3),
     "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
