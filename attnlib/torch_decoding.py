@@ -297,6 +297,10 @@ def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -
         if n := -(-len(key[part]) // size):
             k, v = (x[part].view(n, -1, x.shape[-1]) for x in (key, value))
             scores = scaled_product(query.expand(n, *query.shape), k, scale, torch.bmm)
-            states.append(_weighed(scores, v))
-    shifts, row_sums, outputs = (torch.cat(x).transpose(0, 1) for x in zip(*states, strict=True))
-    return _merged(shifts, row_sums, outputs)[0]
+            weights = torch.softmax(scores, -1)
+            m, ell = scores.amax(-1, keepdim=True), 1 / weights.amax(-1, keepdim=True)
+            states.append((m, ell, torch.bmm(weights, v)))  # the largest weight is exp(0) / ell
+    m, ell, outputs = (torch.cat(x) for x in zip(*states, strict=True))  # (n, group, ·)
+    sums = torch.exp(m - m.amax(0)) * ell  # as in _merged, but no row is empty
+    shares = sums / functools.reduce(torch.add, sums)
+    return functools.reduce(torch.add, shares * outputs)

@@ -29,7 +29,7 @@ from attnlib.torch_decoding import KVCache, attend
 from attnlib.torch_layers import MultiHeadSelfAttention
 from benchmarks.timing import RESULTS, Comparison, compare, machine, store
 
-HEADS, FEATURES, PIECE = 8, 64, 4096
+HEADS, FEATURES, PIECE = 8, 64, 16_384
 CPU = time.thread_time
 Row = dict[str, object]
 
