@@ -188,14 +188,14 @@ def ring_bytes(n_devices: Sequence[int], keys_and_values: int, results: int) -> 
     """Return a drawing of the bytes that one of P devices holds and sends, both axes logarithmic.
 
     `keys_and_values` are the bytes of the keys and values of all tokens. An all-gather collects
-    all of them; a ring has at most three blocks of 1/P of them at a time; a tree has its own block, and
-    sends `results` bytes for one query.
+    all of them; a ring has at most three blocks of 1/P of them at a time; a tree has its own block,
+    and sends `results` bytes for one query.
     """
     devices = np.asarray(n_devices, dtype=np.float64)
     block, same = keys_and_values / devices, np.ones_like(devices)
-    sent = keys_and_values - block
+    sent, in_ring = keys_and_values - block, np.minimum(3, devices) * block
     panels = {
-        "held": {"all-gather": keys_and_values * same, "ring": np.minimum(3, devices) * block, "tree": block},
+        "held": {"all-gather": keys_and_values * same, "ring": in_ring, "tree": block},
         "sent": {"all-gather": sent, "ring": sent, "tree": results * same},
     }
     told = []
