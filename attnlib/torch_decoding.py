@@ -303,4 +303,5 @@ def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -
     m, ell, outputs = (torch.cat(x) for x in zip(*states, strict=True))  # (n, group, ·)
     sums = torch.exp(m - m.amax(0)) * ell  # as in _merged, but no row is empty
     shares = sums / functools.reduce(torch.add, sums)
-    return functools.reduce(torch.add, shares * outputs)
+    merged: Tensor = functools.reduce(torch.add, shares * outputs)
+    return merged

@@ -59,7 +59,7 @@ TYPED = {
     "otherwise": "01_lookup",
     "caffeinated": "01_lookup",
     "tracemalloc": "12_online_softmax",
-    "balance": "14_fused_kernel",
+    "fastest": "14_fused_kernel",
 }
 
 
