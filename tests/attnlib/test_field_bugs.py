@@ -90,7 +90,7 @@ def test_channels_and_tokens_that_stand_out(rung: Rung, width: int, dtype: str) 
 
 
 @on(WHOLE_WITH_GRADIENTS)
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("is_causal", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_compiled_for_one_length_and_then_for_others(rung: Rung, is_causal: bool) -> None:
     attention = functools.partial(rung.function(), is_causal=is_causal)
     torch.compiler.reset()

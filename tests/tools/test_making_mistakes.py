@@ -61,6 +61,7 @@ the chapter does not notice
 """
 
 
+@pytest.mark.slow
 @on_linux
 def test_only_a_test_that_fails_in_the_right_words_counts(tmp_path: Path) -> None:
     (table := tmp_path / "table.txt").write_text(NOT_MISTAKES)
