@@ -142,9 +142,9 @@ slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on 
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m tools.portable $(WORKERS)
 
-coverage: $(ENVIRONMENT) ## fail if the unit tests leave out a line or a branch of the numerics
+coverage: $(ENVIRONMENT) ## fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

@@ -192,7 +192,6 @@ def test_a_rank_that_hangs_ends_the_others_within_the_limit(
     assert all_gone(tmp_path, 3)
 
 
-@pytest.mark.slow
 def test_ranks_that_all_hang_are_all_named(tmp_path: Path) -> None:
     start, limit = time.monotonic(), 2.5
     with pytest.raises(RuntimeError, match=r"rank 0 of 2 did not .*, at File") as got:
