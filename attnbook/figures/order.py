@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cmath import phase
 from collections.abc import Sequence
 from itertools import product
 from math import cos, degrees, sin
@@ -114,7 +115,9 @@ def rotary_offset(
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
     if q.shape != (2,) or k.shape != (2,) or not (q.any() and k.any()):
-        raise ValueError(f"query and key must be two entries, not both 0; got {query} and {key}")
+        raise ValueError(
+            f"query and key must be two entries, not both 0; got {query!r} and {key!r}"
+        )
     if n_places < 1 or n_offsets < 1 or n_places + n_offsets > 12:
         raise ValueError(
             f"n_places and n_offsets must be at least 1, and at most 12 together; got {n_places} "
@@ -123,14 +126,14 @@ def rotary_offset(
     if not (0 <= start[0] < n_places and 1 <= start[1] <= n_offsets):
         raise ValueError(f"start must be a position and an offset of the figure; got {start}")
     offsets = range(1, n_offsets + 1)
-    scores = [_turned(q, offset) @ k for offset in offsets]
+    scores = [float(_turned(q, offset) @ k) for offset in offsets]
     frames, told = [], []
     for u, offset in product(range(n_places), offsets):
         t = u + offset
         vectors = _turned(q, t), _turned(k, u)
         frames.append(_rotary_frame(vectors, (t, u), scores, names, n_places + n_offsets))
         place = f"{names[1]} at {u}, {names[0]} at {t}: offset {offset}"
-        told.append(f"{place}, score {_show(vectors[0] @ vectors[1])}.")
+        told.append(f"{place}, score {_show(float(vectors[0] @ vectors[1]))}.")
     rows = [(str(offset), _show(score)) for offset, score in zip(offsets, scores, strict=True)]
     return MovingDrawing.from_frames(
         frames,
@@ -147,7 +150,8 @@ def rotary_offset(
 
 def _turned(vector: Array, position: int) -> Array:
     """Return a vector of two entries, turned for its position."""
-    return rotary(vector[None], [position])[0]
+    turned: Array = rotary(vector[None], [position])[0]
+    return turned
 
 
 def _rotary_frame(
@@ -185,7 +189,7 @@ def _rotary_frame(
         ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "blue", "normal"),
         ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "orange", "normal"),
         ("between", f"angle between them {round(_between(q, k))}°", "green", "normal"),
-        ("score", f"score q·k = {_show(q @ k)}", "ink", "600"),
+        ("score", f"score q·k = {_show(float(q @ k))}", "ink", "600"),
     ]
     for row, (part, line_of, fill, weight) in enumerate(words):
         body.append(text(WORDS, 150 + 26 * row, line_of, text_anchor="start", fill=fill,
@@ -200,13 +204,13 @@ def _whole(position: int) -> str:
 
 def _between(q: Array, k: Array) -> float:
     """Return the angle between two vectors in degrees, from 0 to 180."""
-    return degrees(abs(np.angle(complex(*q) * complex(*k).conjugate())))
+    return degrees(abs(phase(complex(*q) * complex(*k).conjugate())))
 
 
 def _arc(k: Array, q: Array) -> str:
     """Return the arc from the key's direction to the query's, the short way round."""
-    begin = np.angle(complex(*k))
-    sweep = np.angle(complex(*q) * complex(*k).conjugate())
+    begin = phase(complex(*k))
+    sweep = phase(complex(*q) * complex(*k).conjugate())
     turns = [begin + sweep * step / 24 for step in range(25)]
     points = [(CENTRE[0] + 26 * cos(a), CENTRE[1] - 26 * sin(a)) for a in turns]
     drawn = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in points)
