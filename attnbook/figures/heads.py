@@ -131,7 +131,7 @@ def which_head(
                 f"sentences must be ({len(tokens)}, m) with entries from −1 to 1; "
                 f"got {rows.shape} for {name!r}"
             )
-    ways = [*(f"head {n}" for n in range(len(heads))), "mean of all heads"]
+    ways = [*(f"head {n}" for n in range(len(heads))), "their mean"]
     frames, labels, table = [], [], []
     for name, rows in tables.items():
         for n, way in enumerate(ways):
