@@ -20,7 +20,7 @@ from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
-from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
+from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
@@ -74,5 +74,6 @@ __all__ = [
     "tile_walk",
     "turned_pair",
     "turned_query",
+    "which_head",
     "word_in_context",
 ]

@@ -84,6 +84,10 @@ BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5
 BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
 
 
+LETTERS = {"Ann to Bo": [[0, 0], [1, -1], [1, 1]], "Bo to Ann": [[0, 0], [1, 1], [1, -1]]}
+HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
+
+
 LENGTHS = [1000, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
 
@@ -153,6 +157,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "tile_walk": lambda: _tile_walk(),
     "turned_pair": lambda: figures.turned_pair(),
     "turned_query": lambda: _turned_query(),
+    "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
     "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
 }
 
@@ -586,6 +591,11 @@ def _number(shown: str) -> float:
         lambda: figures.head_weights(np.zeros((2, 3)), "abc"),
         lambda: figures.heads_diagram(7, 12, 5, 4, 5),
         lambda: figures.shared_heads(6, [4]),
+        lambda: figures.which_head({}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]]}, [1.0], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]]}, [[1.0]], ["p", "q"]),
+        lambda: figures.which_head({"a": [[1.5]]}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]], "b": [[1.0, 0.0]]}, [[1.0]], ["p"]),
         lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
         lambda: figures.cosine_histograms({}),
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
@@ -841,6 +851,28 @@ def test_tables_of_two_figures_on_one_page_have_two_names() -> None:
     stepper, context = DRAWINGS["attention_stepper"](), DRAWINGS["word_in_context"]()
     assert 'aria-label="All values of the figure"' in stepper._repr_html_()
     assert 'aria-label="All values of the word in its sentences"' in context._repr_html_()
+
+
+def test_which_head_shows_one_heads_weights_and_what_all_heads_give() -> None:
+    drawing = DRAWINGS["which_head"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    frame = 0
+    for rows in LETTERS.values():
+        for head in (0, 1, None):
+            row = np.mean(HEADS, axis=0) if head is None else np.array(HEADS[head])
+            for j, weight in enumerate(row):
+                assert _in_frame(drawing, f"weight-{j}", "text", frame) == f"{weight:.2f}"
+            for place in (0, 1):
+                taken = row if head is None else np.array(HEADS[place])
+                for index, value in enumerate(taken @ np.array(rows, dtype=float)):
+                    part = f"found-{place}-{index}"
+                    side = float(_in_frame(drawing, part, "width", frame))
+                    assert side == pytest.approx(24 * abs(value) ** 0.5, abs=0.01)
+                    filled = _in_frame(drawing, part, "fill", frame) != "none"
+                    assert filled == (round(value, 2) > 0)
+                shown = float(_in_frame(drawing, f"frame-{place}", "opacity", frame))
+                assert shown == (head in (None, place))
+            frame += 1
 
 
 def test_word_in_context_draws_a_negative_cosine_to_the_left() -> None:

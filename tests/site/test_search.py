@@ -29,6 +29,7 @@ TYPED = {
     "grouped query attention": "08_heads",
     "multi-query attention": "08_heads",
     "multi-head attention": "08_heads",
+    "c_attn": "08_heads",
     "RoPE": "09_order",
     "positional encoding": "09_order",
     "sinusoidal": "09_order",
