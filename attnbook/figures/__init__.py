@@ -9,6 +9,7 @@ from attnlib import _needs
 
 _needs(__name__, "matplotlib")
 
+from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared, handout_links
@@ -18,7 +19,6 @@ from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
-from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
 from attnbook.figures.mask_explorer import mask_explorer
@@ -43,13 +43,13 @@ __all__ = [
     "MovingDrawing",
     "attention_stepper",
     "attention_steps",
+    "backward_walk",
     "bars",
     "bytes_explorer",
     "cache_filling",
     "compared",
     "cosine_histograms",
     "dealt_keys",
-    "gradient_tiles",
     "handout_links",
     "head_weights",
     "heads_diagram",

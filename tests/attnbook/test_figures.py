@@ -95,6 +95,7 @@ SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n 
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
+    "backward_walk": lambda: figures.backward_walk(),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
@@ -107,7 +108,6 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
-    "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
@@ -639,8 +639,8 @@ def _number(shown: str) -> float:
         lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.hull([[0, 0], [4, 0]], [[0, 0], [4, 0]], ["a", "b"]),
-        lambda: figures.gradient_tiles(3, 4, (3, 0)),
-        lambda: figures.gradient_tiles(3, 4, (0, 2), is_causal=True),
+        lambda: figures.backward_walk(1),
+        lambda: figures.backward_walk(4),
     ],
 )
 def test_bad_arguments_are_refused(call: Callable[[], object]) -> None:
@@ -937,14 +937,47 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     assert {"8.00", "−0.50"} <= set(_texts(mixed))
 
 
-def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
-    whole, causal = figures.gradient_tiles(3, 4, (0, 2)), DRAWINGS["gradient_tiles"]()
-    numbers = [
-        [word for word in _texts(d) if word.isascii() and word.isdigit()] for d in (whole, causal)
-    ]
-    assert numbers == [[str(n) for n in range(1, 13)], [str(n) for n in range(1, 7)]]
-    assert _texts(causal).count("skip") == 3 and "skip" not in _texts(whole)
-    assert "the 3 above the diagonal are skipped" in causal.alt and "skipped" not in whole.alt
+@pytest.mark.parametrize("loop", range(4))
+def test_walk_backward_holds_what_its_loop_says(loop: int) -> None:
+    """The walk is made again: a sum is read if it has begun, and written when its block goes."""
+    drawing, n = figures.backward_walk(), 3
+    assert isinstance(drawing, figures.MovingDrawing)
+    keys_outside, causal = loop >= 2, loop % 2 == 1
+    order = [(i, j) for i in range(n) for j in range(n)]
+    if keys_outside:
+        order.sort(key=lambda tile: tile[::-1])
+    read = written = 0
+    begun: set[str] = set()
+    held: set[str] = set()
+
+    def hold(blocks: set[str]) -> None:
+        nonlocal read, written, held
+        for block in held - blocks:
+            written += {"query": 1, "key": 2}[block[:-1]]
+        for block in blocks - held:
+            read += 2 + {"query": 1, "key": 2}[block[:-1]] * (block in begun)
+        held, begun_now = blocks, blocks - begun
+        begun.update(begun_now)
+
+    for frame, (i, j) in enumerate(order, start=(n**2 + 2) * loop + 1):
+        skipped = causal and j > i
+        if not skipped:
+            hold({f"query{i}", f"key{j}"})
+        for side, place in (("query", i), ("key", j)):
+            for block in range(n):
+                for box in (f"{side}-{block}-held", f"to-{side}-{block}-held"):
+                    thick = _in_frame(drawing, box, "opacity", frame) == "1"
+                    assert thick == (block == place and not skipped), (box, frame)
+        assert ("Skipped" in drawing.labels[frame]) == skipped
+        assert _in_frame(drawing, f"tile-{i}-{j}", "opacity", frame) == str(int(not skipped))
+        if (frame - 1) % (n**2 + 2) % n == n - 1:
+            hold(set())  # the block outside goes, and takes the other with it
+    assert not held
+    told = f"after the last tile. Blocks moved so far: {read} read, {written} written."
+    assert told in drawing.labels[(n**2 + 2) * (loop + 1) - 1]
+    if not causal:
+        assert read + written == (4 * n**2 + 3 * n if keys_outside else 6 * n**2 + n)
+    assert len(drawing._repr_html_().encode()) < 60_000
 
 
 def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:

@@ -49,6 +49,7 @@ TYPED = {
     "lazy rescaling": "12_online_softmax",
     "recomputation": "13_blockwise_backward",
     "backward pass": "13_blockwise_backward",
+    "custom autograd function": "13_blockwise_backward",
     "SRAM": "14_fused_kernel",
     "Triton kernel": "14_fused_kernel",
     "roofline": "14_fused_kernel",
