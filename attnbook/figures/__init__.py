@@ -17,7 +17,7 @@ from attnbook.figures.decoding import cache_filling, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
-from attnbook.figures.gpu import H200, memory_levels, roofline
+from attnbook.figures.gpu import H200, memory_levels, roofline_explorer
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
@@ -63,7 +63,7 @@ __all__ = [
     "plane",
     "ring_bytes",
     "ring_timetable",
-    "roofline",
+    "roofline_explorer",
     "rule_curves",
     "scaling_explorer",
     "score_growth",
