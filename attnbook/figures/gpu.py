@@ -69,7 +69,6 @@ def roofline_explorer(
     *,
     peak: float,
     bandwidth: float,
-    lower: Mapping[str, float],
     start: int,
 ) -> MovingDrawing:
     """Return a moving figure: the roofline of a machine, and where programs lie for each block.
@@ -77,8 +76,7 @@ def roofline_explorer(
     The roof is min(peak, intensity · bandwidth), in operations a second, over the operations per
     byte, both axes logarithmic. The slider takes a marker for each program along the roof, through
     the given sizes of block, and begins at `start`; below stand the numbers there. `series` maps a
-    program to its intensity at each size, and `lower` words to further ceilings, in operations a
-    second like `peak`.
+    program to its intensity at each size.
 
     Raises: `ValueError` for fewer than two sizes or sizes that do not rise, no program or more than
         three, intensities of another number or not positive, or a `start` that is no given size.
@@ -117,10 +115,6 @@ def roofline_explorer(
     side = text(across(balance) + 6, FOOT - 8, f"balance {balance:.0f}", text_anchor="start",
                 fill="muted")  # fmt: skip
     still.append(side)
-    for words, ceiling in lower.items():
-        y = up(ceiling)
-        still.append(line(across(ceiling / bandwidth), y, RIGHT, y, "muted", "6 4"))
-        still.append(text(RIGHT, y + 15, words, text_anchor="end", fill="muted"))
     corners = [(LEFT, up(bandwidth * 4.0**first)), (across(balance), up(peak)), (RIGHT, up(peak))]
     roof = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
     still.append(tag("polyline", points=roof, fill="none", stroke="ink", stroke_width=2))
@@ -154,10 +148,9 @@ def roofline_explorer(
         frames.append("".join([*still, *body]))
         told.append(f"Blocks of {block:,} queries: {'; '.join(said)}.")
         table.append(row)
-    further = "".join(f", {words} at {ceiling / 1e12:.0f}" for words, ceiling in lower.items())
     about = (
         f"The roof rises to {peak / 1e12:.0f} · 10¹² operations a second at {balance:.0f} "
-        f"operations per byte, and is flat from there{further}."
+        f"operations per byte, and is flat from there."
     )
     header = [words for name in series for words in (f"{name}: per byte", f"{name}: roof, 10¹²")]
     options = tuple(f"{block:,}" for block in blocks)

@@ -135,7 +135,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         {"slow": [2.0, 2.5, 3.0], "fast": [1.0, 4.0, 100.0]},
         peak=40e12,
         bandwidth=4e12,
-        lower={"half": 20e12},
+       
         start=64,
     ),
     "rule_curves": lambda: figures.rule_curves(
@@ -495,7 +495,7 @@ def test_what_changes_is_found_in_the_finished_frames() -> None:
 TURNED = {"features": ("", ""), "answer": "price"}
 CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
-MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11, "lower": {}}
+MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
 
 
 def test_roofline_explorer_moves_each_marker_along_the_roof() -> None:
@@ -519,7 +519,7 @@ def test_roofline_explorer_moves_each_marker_along_the_roof() -> None:
         "100 a byte, roof 40, products",
     ]
     assert drawing.alt.startswith("Blocks of 64 queries: slow 2 operations per byte, roof 10")
-    assert "half at 20" in drawing.alt
+    assert "rises to 40" in drawing.alt
     assert [row[0] for row in drawing.table] == ["block", "16", "64", "128"]
 
 
