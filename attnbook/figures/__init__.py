@@ -17,7 +17,7 @@ from attnbook.figures.decoding import cache_filling, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
-from attnbook.figures.gpu import H200, memory_levels, roofline_explorer
+from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
@@ -27,6 +27,7 @@ from attnbook.figures.moving import Control, MovingDrawing
 from attnbook.figures.order import squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
+from attnbook.figures.roofline_explorer import roofline_explorer
 from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
@@ -63,6 +64,7 @@ __all__ = [
     "plane",
     "ring_bytes",
     "ring_timetable",
+    "roofline",
     "roofline_explorer",
     "rule_curves",
     "scaling_explorer",

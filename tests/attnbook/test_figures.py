@@ -130,12 +130,14 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "plane": lambda: figures.plane(*_projected(), examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
     "ring_timetable": lambda: figures.ring_timetable(3),
+    "roofline": lambda: figures.roofline(
+        {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
+    ),
     "roofline_explorer": lambda: figures.roofline_explorer(
         [16, 64, 128],
         {"slow": [2.0, 2.5, 3.0], "fast": [1.0, 4.0, 100.0]},
         peak=40e12,
         bandwidth=4e12,
-       
         start=64,
     ),
     "rule_curves": lambda: figures.rule_curves(
@@ -619,6 +621,8 @@ def _number(shown: str) -> float:
         lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt=WORDS),
         lambda: figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), "ab"),
         lambda: figures.memory_levels({}),
+        lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
+        lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline_explorer([2], {"a": [1.0]}, **MACHINE, start=2),
         lambda: figures.roofline_explorer([1, 2], {"a": [1.0, 2.0]}, **MACHINE, start=3),
         lambda: figures.roofline_explorer([1, 2], {}, **MACHINE, start=1),
