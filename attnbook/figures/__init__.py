@@ -27,6 +27,7 @@ from attnbook.figures.moving import Control, MovingDrawing
 from attnbook.figures.order import rotary_offset, squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
+from attnbook.figures.roofline_explorer import roofline_explorer
 from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
@@ -65,6 +66,7 @@ __all__ = [
     "ring_timetable",
     "roofline",
     "rotary_offset",
+    "roofline_explorer",
     "rule_curves",
     "scaling_explorer",
     "score_growth",

@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -138,6 +139,13 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "rotary_offset": lambda: figures.rotary_offset(
         (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
+    ),
+    "roofline_explorer": lambda: figures.roofline_explorer(
+        [16, 64, 128],
+        {"slow": [2.0, 2.5, 3.0], "fast": [1.0, 4.0, 100.0]},
+        peak=40e12,
+        bandwidth=4e12,
+        start=64,
     ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, _rules(), {"largest": "largest weight", "entropy": "entropy"}
@@ -529,6 +537,32 @@ def test_what_changes_is_found_in_the_finished_frames() -> None:
 TURNED = {"features": ("", ""), "answer": "price"}
 CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
+MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
+
+
+def test_roofline_explorer_moves_each_marker_along_the_roof() -> None:
+    drawing = DRAWINGS["roofline_explorer"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    places = {}
+    for frame, block in enumerate((16, 64, 128)):
+        assert _in_frame(drawing, "block", "text", frame) == f"blocks of {block} queries"
+        for index in range(2):
+            moved = _in_frame(drawing, f"marker-{index}", "transform", frame)
+            places[frame, index] = tuple(map(float, moved[len("translate(") : -1].split()))
+    # Left of the balance, 10, the roof rises like the intensity; right of it, it is flat.
+    (x_1, y_1), (x_4, y_4), (x_100, y_100) = (places[frame, 1] for frame in range(3))
+    (x_2, y_2), (x_3, y_3) = places[0, 0], places[2, 0]
+    assert x_2 - x_1 == pytest.approx(x_4 - x_2, abs=0.05)  # logarithmic
+    assert (y_1 - y_2) == pytest.approx(y_2 - y_4, abs=0.05)
+    assert x_1 < x_2 < x_3 < x_4 < x_100 and y_1 > y_2 > y_3 > y_4 > y_100
+    assert [_in_frame(drawing, "told-1", "text", frame) for frame in range(3)] == [
+        "1 a byte, roof 4, memory",
+        "4 a byte, roof 16, memory",
+        "100 a byte, roof 40, products",
+    ]
+    assert drawing.alt.startswith("Blocks of 64 queries: slow 2 operations per byte, roof 10")
+    assert "rises to 40" in drawing.alt
+    assert [row[0] for row in drawing.table] == ["block", "16", "64", "128"]
 
 
 def test_number_bits_are_those_of_torch() -> None:
@@ -638,6 +672,11 @@ def _number(shown: str) -> float:
         lambda: figures.memory_levels({}),
         lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
+        lambda: figures.roofline_explorer([2], {"a": [1.0]}, **MACHINE, start=2),
+        lambda: figures.roofline_explorer([1, 2], {"a": [1.0, 2.0]}, **MACHINE, start=3),
+        lambda: figures.roofline_explorer([1, 2], {}, **MACHINE, start=1),
+        lambda: figures.roofline_explorer([1, 2], {"a": [1.0]}, **MACHINE, start=1),
+        lambda: figures.roofline_explorer([1, 2], {"a": [0.0, 1.0]}, **MACHINE, start=1),
         lambda: figures.hull([[0, 0], [4, 0]], [[0, 0], [4, 0]], ["a", "b"]),
         lambda: figures.backward_walk(1),
         lambda: figures.backward_walk(4),

@@ -53,6 +53,8 @@ TYPED = {
     "SRAM": "14_fused_kernel",
     "Triton kernel": "14_fused_kernel",
     "roofline": "14_fused_kernel",
+    "FlashAttention-4": "14_fused_kernel",
+    "warp specialization": "14_fused_kernel",
     "arithmetic intensity": "14_fused_kernel",
     "KV cache": "15_decoding",
     "speculative decoding": "15_decoding",
