@@ -21,6 +21,7 @@ from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
+from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
@@ -56,6 +57,7 @@ __all__ = [
     "heatmap",
     "hull",
     "lines",
+    "looking_back",
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
