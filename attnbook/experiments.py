@@ -53,27 +53,21 @@ def peak_bytes(form: Callable[..., Any], *inputs: Any) -> int:
 
 
 def progress(items: Iterable[T], name: str) -> Iterator[T]:
-    """Return the items one by one; a notebook shows how many are done.
+    """Return the items one by one; a notebook shows how many are done, and nothing at the end.
 
     >>> list(progress([3, 4], "models"))
     [3, 4]
     """
     items = list(items)
-    show = _one_line()
+    IPython: Any = sys.modules.get("IPython")
+    in_notebook = IPython and IPython.get_ipython()
     for done, item in enumerate(items):
-        show(f"{name}: {done} of {len(items)}")
+        if in_notebook:
+            IPython.display.clear_output(wait=True)
+            print(f"{name}: {done} of {len(items)}")
         yield item
-    show(f"{name}: {len(items)} of {len(items)}")
-
-
-def _one_line() -> Callable[[str], None]:
-    """Return a function that shows words at one place in a notebook, and nothing elsewhere."""
-    IPython = sys.modules.get("IPython")
-    if IPython is None or IPython.get_ipython() is None:
-        return lambda words: None
-    show, Words = IPython.display.display, IPython.display.Pretty
-    place = show(Words(""), display_id=True)
-    return lambda words: place.update(Words(words))
+    if in_notebook:
+        IPython.display.clear_output()
 
 
 def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:

@@ -16,7 +16,7 @@ LEAST = 0.005  # what rounds to 0 percent is not drawn
 
 
 def _arc(query: int, key: int, base: float) -> str:
-    """Return the path from a token's upper edge to that of another, or a small loop above itself."""
+    """Return the path from one token's upper edge to that of another, or a loop above itself."""
     start, end = (EDGE + (place + 0.5) * STEP for place in (query, key))
     if query == key:
         return f"M{number(start - 6)} {number(base)}a6 9 0 1 1 12 0"
