@@ -421,12 +421,12 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     for kind in drawing.controls[0].options:
         for n_keys, n in [(2, 0), (2, 2), (4, 0), (4, 2)]:
             expected = {
-                "none": np.ones((3, n_keys), dtype=bool),
                 "causal, top-left": masks.causal(3, n_keys),
                 "causal, bottom-right": masks.causal(3, n_keys, align="bottom-right"),
                 "window": masks.window(3, n_keys, n, 0),
-                "padding": np.tile(np.arange(n_keys) < n, (3, 1)),
-                "causal and padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "right padding": np.tile(np.arange(n_keys) < n, (3, 1)),
+                "causal, right padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "causal, left padding": masks.causal(3, n_keys) & (np.arange(n_keys) >= n_keys - n),
             }[kind]
             ticks = [
                 [_in_frame(drawing, f"cell-{i}-{j}", "opacity", frame) == "1" for j in range(4)]
@@ -455,7 +455,7 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
                 assert _in_frame(drawing, f"count-{i}", "text", frame) == count
             frame += 1
     assert frame == len(drawing.labels) == 24 and "window" in drawing.alt
-    assert len(drawing.table) == 1 + 3 * 2 + 3 * 4  # the size counts in three of the six kinds
+    assert len(drawing.table) == 1 + 2 * 2 + 4 * 4  # the size counts in four of the six kinds
 
 
 def test_mask_explorer_stays_small() -> None:
