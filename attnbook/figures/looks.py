@@ -63,20 +63,20 @@ def _words(name: str, weights: Array, query: int, tokens: Sequence[str]) -> str:
 def looking_back(
     tokens: Sequence[str],
     layers: Mapping[str, ArrayLike],
-    notes: Sequence[str],
+    guesses: Sequence[str],
     *,
     start: int = 0,
 ) -> MovingDrawing:
     """Return a moving figure: where one token looks in each layer, as arcs; a slider picks it.
 
-    The weights stand below the tokens, in percent. `notes` says for each token what comes out.
+    The weights stand below the tokens, in percent, and below them the token's guess.
 
-    Shapes: weights (T, T) for each layer; T tokens and T notes, at most 16.
+    Shapes: weights (T, T) for each layer; T tokens and T guesses, at most 16.
 
-    Raises: `ValueError` for too many tokens, and for weights or notes of another number.
+    Raises: `ValueError` for too many tokens, and for weights or guesses of another number.
 
-    >>> looking_back("ab", {"layer 1": [[1, 0], [0.5, 0.5]]}, ["", "b again"], start=1).alt
-    'token 1, b: b again. layer 1: a at 0 (50%), b at 1 (50%).'
+    >>> looking_back("ab", {"layer 1": [[1, 0], [0.5, 0.5]]}, ["b", "a"], start=1).alt
+    'token 1, b, guess: a. layer 1: a at 0 (50%), b at 1 (50%).'
     """
     most = int((WIDEST - 2 * EDGE) / STEP)
     if not 1 <= len(tokens) <= most:
@@ -86,8 +86,8 @@ def looking_back(
         if table.shape != (len(tokens),) * 2:
             raise ValueError(f"weights must be ({len(tokens)}, {len(tokens)}); got {table.shape} "
                              f"for {name!r}")  # fmt: skip
-    if len(notes) != len(tokens):
-        raise ValueError(f"notes must be {len(tokens)}, one a token; got {len(notes)}")
+    if len(guesses) != len(tokens):
+        raise ValueError(f"guesses must be {len(tokens)}, one a token; got {len(guesses)}")
     width, bottom = 2 * EDGE + len(tokens) * STEP, len(tables) * ROOM
     frames, labels, rows = [], [], []
     for query, token in enumerate(tokens):
@@ -95,15 +95,15 @@ def looking_back(
             _layer(index, name, table, query, tokens, index * ROOM)
             for index, (name, table) in enumerate(tables.items())
         ]
-        body.append(text(4, bottom + 18, notes[query] or " ", text_anchor="start",
+        body.append(text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
                          font_weight="600", data_part="note"))  # fmt: skip
         frames.append(
             "".join(body) + axis_title(4, bottom + 40, "weights in percent", text_anchor="start")
         )
         said = [_words(name, table, query, tokens) for name, table in tables.items()]
-        labels.append(f"token {query}, {token}: {notes[query]}.\n{'; '.join(said)}.")
+        labels.append(f"token {query}, {token}, guess: {guesses[query]}.\n{'; '.join(said)}.")
         rows.append(
-            [f"{query}: {token}", *(words.split(": ", 1)[1] for words in said), notes[query]]
+            [f"{query}: {token}", *(words.split(": ", 1)[1] for words in said), guesses[query]]
         )
     slider = Control("token", "token", tuple(f"{i}: {x}" for i, x in enumerate(tokens)), start)
     return MovingDrawing.from_frames(
@@ -112,6 +112,6 @@ def looking_back(
         bottom + 48,
         controls=(slider,),
         labels=labels,
-        table=[["token", *tables, "what comes out"], *rows],
+        table=[["token", *tables, "guess"], *rows],
         about="where each token looks",
     )
