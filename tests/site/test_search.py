@@ -32,6 +32,8 @@ TYPED = {
     "RoPE": "09_order",
     "positional encoding": "09_order",
     "sinusoidal": "09_order",
+    "rotate_half": "09_order",
+    "relative position bias": "09_order",
     "bf16": "10_torch",
     "mixed precision": "10_torch",
     "autograd": "10_torch",
