@@ -21,6 +21,7 @@ from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
+from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
@@ -57,6 +58,7 @@ __all__ = [
     "heatmap",
     "hull",
     "lines",
+    "looking_back",
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
@@ -65,8 +67,8 @@ __all__ = [
     "ring_bytes",
     "ring_timetable",
     "roofline",
-    "rotary_offset",
     "roofline_explorer",
+    "rotary_offset",
     "rule_curves",
     "scaling_explorer",
     "score_growth",

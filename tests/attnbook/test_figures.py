@@ -121,6 +121,12 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
+    "looking_back": lambda: figures.looking_back(
+        "abc",
+        {"one": np.eye(3), "two": [[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]]},
+        ["", "a", "b"],
+        start=2,
+    ),
     "mask_explorer": lambda: figures.mask_explorer(
         3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
     ),
@@ -659,6 +665,9 @@ def _number(shown: str) -> float:
         lambda: figures.cache_filling(2, {"a": [0, 2]}),
         lambda: figures.dealt_keys(9, 2),
         lambda: figures.dealt_keys(9, 1),
+        lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
+        lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
+        lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),
