@@ -77,9 +77,9 @@ def size(row: Result) -> tuple[Any, ...]:
 
 
 def timings(results: list[Result]) -> str:
-    head = ["form", "dtype", "heads × T × D", "keys", "pass"]
-    for run in labels(results):
-        head += [f"{run} (quartiles)", f"products, {run}"]
+    """Return every case: the ratios of all runs, then what the reader may want beside them."""
+    head = ["form", "dtype", "heads × T × D", "keys", "pass", *labels(results)]
+    head += [f"{what}, {run}" for what in ("products", "quartiles") for run in labels(results)]
     found = [{(row["form"], row["dtype"], *size(row)): row for row in r["rows"]} for r in results]
     rows = []
     for case, row in found[0].items():
@@ -90,11 +90,11 @@ def timings(results: list[Result]) -> str:
             "causal" if row["is_causal"] else "all",
             "both" if row["backward"] else "forward",
         ]
-        for run in found:
-            one = run[case]
-            quartiles = f"{one['ratio_low']:.2f} to {one['ratio_high']:.2f}"
-            cells.append(f"{one['ratio']:.2f} ({quartiles})")
-            cells.append("" if one["to_products"] is None else f"{one['to_products']:.2f}")
+        same = [run[case] for run in found]
+        cells += [f"{one['ratio']:.2f}" for one in same]
+        products = (one["to_products"] for one in same)
+        cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in products]
+        cells += [f"{one['ratio_low']:.2f} to {one['ratio_high']:.2f}" for one in same]
         rows.append(cells)
     return table(head, rows)
 
