@@ -278,15 +278,15 @@ def _step(
             output = torch.stack([_split(*row, factor, block_size_k) for row in rows])
         output = output.view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
-    attend = functools.partial(
+    causal = functools.partial(
         scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
         window=(left, 0), block_size_k=block_size_k or max(1, n_keys),
     )  # fmt: skip
     if block_size_k is None:
-        return attend(query, keys, values)
+        return causal(query, keys, values)
     q = query.reshape(batch * n_kv_heads, group, n_queries, d_k)
     k, v = keys.flatten(0, 1), values.flatten(0, 1)
-    heads = [attend(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
+    heads = [causal(q[i], k[i : i + 1], v[i : i + 1]) for i in range(len(q))]
     return torch.stack(heads).view(batch, n_heads, n_queries, d_v)
 
 

@@ -24,7 +24,7 @@ from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
-from attnbook.figures.order import squares
+from attnbook.figures.order import rotary_offset, squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.scaling import (
@@ -64,6 +64,7 @@ __all__ = [
     "ring_bytes",
     "ring_timetable",
     "roofline",
+    "rotary_offset",
     "rule_curves",
     "scaling_explorer",
     "score_growth",

@@ -132,6 +132,9 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
     ),
+    "rotary_offset": lambda: figures.rotary_offset(
+        (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
+    ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, _rules(), {"largest": "largest weight", "entropy": "entropy"}
     ),
@@ -357,6 +360,38 @@ def test_turned_pair_frames_agree_entry_by_entry_and_by_the_angle() -> None:
     assert drawing.table[4][1:] == ("0.00", "0.00")
 
 
+def test_rotary_offset_keeps_the_score_when_both_move() -> None:
+    drawing = figures.rotary_offset((0.0, -1.5), (1.0, -1.0), ("sat", "cat"))
+    assert isinstance(drawing, figures.MovingDrawing)
+    # One radian a position: the query, at −90°, and the key, at −45°, turn anticlockwise.
+    scores = {o: 1.5 * 2**0.5 * np.cos(o - np.pi / 4) for o in range(1, 7)}
+    places = [(u, o) for u in range(6) for o in range(1, 7)]
+    assert len(drawing.labels) == len(places)
+    for frame, (u, offset) in enumerate(places):
+        shown = f"{scores[offset]:.2f}".replace("-", "−")
+        assert drawing.labels[frame] == (
+            f"cat at {u}, sat at {u + offset}: offset {offset}, score {shown}."
+        )
+        assert _in_frame(drawing, "score", "text", frame) == f"score q·k = {shown}"
+        for part, angle, length in (
+            ("q", u + offset - np.pi / 2, 1.0),
+            ("k", u - np.pi / 4, 2**0.5 / 1.5),
+        ):
+            x, y = _in_frame(drawing, f"{part}-tip", "points", frame).split(" ")[0].split(",")
+            tip = float(x) - 104, 186 - float(y)
+            assert np.allclose(
+                tip, 80 * length * np.array([np.cos(angle), np.sin(angle)]), atol=0.1
+            )
+        between = np.degrees(np.arccos(np.cos(offset - np.pi / 4)))
+        assert _in_frame(drawing, "between", "text", frame) == f"angle between them {between:.0f}°"
+        filled = [o for o in scores if _in_frame(drawing, f"bar-{o - 1}", "fill", frame) != "none"]
+        assert filled == [offset]
+        boxes = [float(_in_frame(drawing, f"{part}-word", "x", frame)) for part in "qk"]
+        assert boxes == [16 + 34 * (place + 0.5) for place in (u + offset, u)]
+    assert drawing.controls[0].start == 0 and drawing.controls[1].options == tuple("123456")
+    assert [row[0] for row in drawing.table] == ["offset", *"123456"]
+
+
 def test_temperature_explorer_shows_the_weights_of_every_temperature() -> None:
     scores, temperatures = np.array([0.0, 2.0, -1.0]), (0.5, 1.0, 4.0)
     drawing = DRAWINGS["temperature_explorer"]()
@@ -415,12 +450,12 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     for kind in drawing.controls[0].options:
         for n_keys, n in [(2, 0), (2, 2), (4, 0), (4, 2)]:
             expected = {
-                "none": np.ones((3, n_keys), dtype=bool),
                 "causal, top-left": masks.causal(3, n_keys),
                 "causal, bottom-right": masks.causal(3, n_keys, align="bottom-right"),
                 "window": masks.window(3, n_keys, n, 0),
-                "padding": np.tile(np.arange(n_keys) < n, (3, 1)),
-                "causal and padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "right padding": np.tile(np.arange(n_keys) < n, (3, 1)),
+                "causal, right padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "causal, left padding": masks.causal(3, n_keys) & (np.arange(n_keys) >= n_keys - n),
             }[kind]
             ticks = [
                 [_in_frame(drawing, f"cell-{i}-{j}", "opacity", frame) == "1" for j in range(4)]
@@ -449,7 +484,7 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
                 assert _in_frame(drawing, f"count-{i}", "text", frame) == count
             frame += 1
     assert frame == len(drawing.labels) == 24 and "window" in drawing.alt
-    assert len(drawing.table) == 1 + 3 * 2 + 3 * 4  # the size counts in three of the six kinds
+    assert len(drawing.table) == 1 + 2 * 2 + 4 * 4  # the size counts in four of the six kinds
 
 
 def test_mask_explorer_stays_small() -> None:
@@ -556,6 +591,10 @@ def _number(shown: str) -> float:
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
         lambda: figures.turned_pair((0.0, 1.0)),
         lambda: figures.turned_pair(step=45),
+        lambda: figures.rotary_offset((0.0, 0.0), (1.0, -1.0), ("q", "k")),
+        lambda: figures.rotary_offset((1.0, 0.0, 2.0), (1.0, -1.0), ("q", "k")),
+        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), n_offsets=7),
+        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), start=(0, 0)),
         lambda: figures.turned_query(DRINK_KEYS, PRICES[:2], DRINKS, **TURNED),
         lambda: figures.turned_query(DRINK_KEYS, np.ones(3), DRINKS, **TURNED),
         lambda: figures.turned_query(DRINK_KEYS, PRICES, DRINKS, **TURNED, step=25),

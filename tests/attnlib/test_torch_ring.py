@@ -18,8 +18,6 @@ from torch import Tensor
 
 from attnlib import torch_dense, torch_ring
 from attnlib._checks import Band
-from attnlib._torch_shards import Plan
-from attnlib._torch_threads import between_threads
 from attnlib.torch_ring import (
     Span,
     bytes_sent,
@@ -31,6 +29,8 @@ from attnlib.torch_ring import (
     unshard,
     work,
 )
+from attnlib.torch_ring._shards import Plan
+from attnlib.torch_ring._threads import between_threads
 
 BALANCES = ("contiguous", "zigzag")
 SIZES = list(itertools.product((0, 1, 2, 3, 5, 16, 64, 67), (1, 2, 3, 4, 7)))

@@ -18,8 +18,8 @@ import torch
 from ring_ranks import Case, problem
 from torch import Tensor
 
-from attnlib import _torch_ranks, torch_ring
-from attnlib.torch_ring import bytes_sent, layout, run, unshard
+from attnlib import torch_ring
+from attnlib.torch_ring import _ranks, bytes_sent, layout, run, unshard
 
 ROOT = Path(__file__).parents[2]
 # Sequences that all devices share evenly, unevenly, and that leave one without a token.
@@ -192,7 +192,6 @@ def test_a_rank_that_hangs_ends_the_others_within_the_limit(
     assert all_gone(tmp_path, 3)
 
 
-@pytest.mark.slow
 def test_ranks_that_all_hang_are_all_named(tmp_path: Path) -> None:
     start, limit = time.monotonic(), 2.5
     with pytest.raises(RuntimeError, match=r"rank 0 of 2 did not .*, at File") as got:
@@ -238,7 +237,7 @@ def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
     for place, function in enumerate((torch_ring.layout, torch_ring.shard)):
         (folder := tmp_path / str(place)).mkdir()
         work = pickle.dumps((function, (4, 1)))
-        answers.append(_torch_ranks._answer(work, 0, 1, str(folder), time.monotonic() + 20))
+        answers.append(_ranks._answer(work, 0, 1, str(folder), time.monotonic() + 20))
     assert answers[0].result == layout(4, 1)
     assert answers[1].error.startswith("raised TypeError: x must be a torch.Tensor")
     assert not answers[1].lost

@@ -41,10 +41,11 @@ from torch import Tensor
 from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
 from attnlib._checks import Options, check_flag, checked_count
 from attnlib._torch_door import Call, as_autocast_does, attention, computing_dtype, widened
-from attnlib._torch_links import Link, ProcessLink
 from attnlib._torch_operators import Operand, placeholder, wide_results_like
-from attnlib._torch_ranks import run
-from attnlib._torch_shards import (
+from attnlib.torch_decoding import merge
+from attnlib.torch_ring._links import Link, ProcessLink
+from attnlib.torch_ring._ranks import run
+from attnlib.torch_ring._shards import (
     BALANCES,
     Plan,
     Span,
@@ -55,8 +56,7 @@ from attnlib._torch_shards import (
     unshard,
     work,
 )
-from attnlib._torch_threads import operator
-from attnlib.torch_decoding import merge
+from attnlib.torch_ring._threads import operator
 
 __all__ = [
     "Span", "bytes_sent", "layout", "ring_attention", "run", "scaled_dot_product_attention",

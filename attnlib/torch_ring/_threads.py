@@ -20,7 +20,7 @@ from attnlib._torch_operators import (
     placeholder,
     wide_results_like,
 )
-from attnlib._torch_shards import BALANCES, Plan, Span, layout, shard, unshard
+from attnlib.torch_ring._shards import BALANCES, Plan, Span, layout, shard, unshard
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 A `Link` is what a device knows of its ring: its `rank`, the `size` of the ring, and `pass_on`,
 which sends tensors to the next rank and receives those of the rank before. Sending starts at once,
 and `pass_on` returns a function that waits for what arrives. A device computes between the two, so
-that the traffic hides behind the work. For threads the link is in `_torch_threads`.
+that the traffic hides behind the work. For threads the link is in `_threads`.
 """
 
 from __future__ import annotations
