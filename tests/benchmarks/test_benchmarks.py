@@ -81,7 +81,7 @@ def test_stored_results_are_complete() -> None:
 
 def complete_table(result: dict[str, object]) -> None:
     assert set(result) == {"what", "machine", "rows", "means", "memory"}
-    assert {"cpu", "cores", "threads", "torch", "date"} <= set(result["machine"])
+    assert {"cpu", "bfloat16", "cores", "threads", "torch", "date"} <= set(result["machine"])
     names = {"form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward"}
     for row in result["rows"]:
         assert names <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
@@ -91,9 +91,14 @@ def complete_table(result: dict[str, object]) -> None:
     assert all(row["extra_bytes"] > 0 for row in result["memory"])
 
 
-def test_the_stored_table_has_every_case() -> None:
-    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
+STORED = sorted((timing.RESULTS / "blockwise").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
+def test_a_stored_table_has_every_case(file: Path) -> None:
+    result = json.loads(file.read_text(encoding="utf-8"))
     complete_table(result)
+    assert file.stem == blockwise.name_of(result["machine"])
     keys = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
     stored = [tuple(row[key] for key in keys) for row in result["rows"]]
     assert stored == [tuple(vars(case).values()) for case in blockwise.cases(quick=False)]
@@ -191,11 +196,46 @@ def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
 def test_the_page_has_the_stored_numbers() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.written(page, tables.parts()) == page, "run python -m benchmarks.tables"
-    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
-    for name, drawing in (("ratios", tables.ratios(result)), ("memory", tables.bytes_(result))):
+    newest = tables.runs()[0]
+    for name, drawing in (("ratios", tables.ratios(newest)), ("memory", tables.bytes_(newest))):
         stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
         labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
         assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
+
+
+def test_machines_stand_side_by_side_and_the_newest_comes_first() -> None:
+    found = tables.runs()
+    dates = [run["machine"]["date"] for run in found]
+    assert len(found) == len(STORED) and dates == sorted(dates, reverse=True)
+    head, _, cpu, *_ = tables.machines([*found, found[0]]).splitlines()
+    assert head == "| what | run A | run B | run C |"
+    assert cpu.count(f"| {found[0]['machine']['cpu']} ") >= 2
+
+
+def test_half_precision_is_compared_with_each_side_s_own_float32() -> None:
+    size = {"n_tokens": 512, "n_features": 64, "heads": 8, "is_causal": True, "backward": True}
+    rows = [
+        size | {"form": "torch_blockwise", "dtype": dtype, "ours": ours, "theirs": theirs}
+        for dtype, ours, theirs in [
+            ("float32", 2.0, 1.0),
+            ("bfloat16", 2.0, 8.0),
+            ("float16", 3.0, 6.0),
+        ]
+    ]
+    means = {"bfloat16, forward + backward": 0.25, "float16, forward + backward": 0.5}
+    *_, brain, half = tables.halves([{"rows": rows, "means": means}]).splitlines()
+    assert brain == "| bfloat16 | run A | 8.00 | 1.00 | 0.25 |"
+    assert half == "| float16 | run A | 6.00 | 1.50 | 0.50 |"
+
+
+def test_what_the_page_says_of_half_precision_is_so() -> None:
+    means = {run["machine"]["bfloat16"]: run["means"] for run in tables.runs()}
+    units, none = means["AVX-512"], means["none"]
+    wide = [name for name in units if name.startswith("float32")]
+    assert all(abs(units[name] / none[name] - 1) < 0.07 for name in wide)
+    brain, half = "bfloat16, forward + backward", "float16, forward + backward"
+    assert 4.5 < 1 / none[brain] < 5 and units[brain] > 1
+    assert max(units[half], none[half]) < 0.2
 
 
 def test_a_page_without_a_place_is_an_error() -> None:

@@ -64,6 +64,8 @@ TYPED = {
     "context parallelism": "16_many_devices",
     "NCCL": "16_many_devices",
     "test my kernel": "conformance",
+    "FAQ": "questions",
+    "cheat sheet": "one_sheet",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",
     "otherwise": "01_lookup",
