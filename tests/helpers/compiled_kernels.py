@@ -11,23 +11,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
-import triton
-from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
+from attnbook.compiled import gpu, read
 from attnlib._checks import Band
 from attnlib._torch_operators import Results
 from attnlib.triton_fused import _launch, _tuning
 
 N_TOKENS, WIDTH = 1024, 128
-BINARIES = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 BLOCKS = {
     "forward": _tuning.Blocks(128, 128, 8, 2),
     "query_backward": _tuning.Blocks(128, 128, 8, 2),
@@ -44,19 +39,6 @@ CASES: dict[str, tuple[Band, str, bool]] = {
     "floating mask": (Band(), "bfloat16", True),
     "window and mask": (Band(0, 256, 0), "bool", True),
 }
-
-
-class Target:
-    """Stands for the driver of a GPU that is not here."""
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return device
 
 
 def compiled(name: str) -> dict[str, Any]:
@@ -80,11 +62,11 @@ def compiled(name: str) -> dict[str, Any]:
     results = Results(output, lse, shift, log2_sum, lost)
     rows = _launch.Kept(output, lost, shift, log2_sum)
     upstream = _launch.Upstream(output, lse)
-    triton.runtime.driver.set_active(Target())
     JITFunction.run = kept
     try:
-        _launch.attend(operands, results, 0.1, band, 1)
-        _launch.differentiate(operands, rows, upstream, [True] * 3, 0.1, band, 1, deterministic)
+        with gpu(90):
+            _launch.attend(operands, results, 0.1, band, 1)
+            _launch.differentiate(operands, rows, upstream, [True] * 3, 0.1, band, 1, deterministic)
     finally:
         JITFunction.run = run
     return found
@@ -93,20 +75,15 @@ def compiled(name: str) -> dict[str, Any]:
 def measured(kernel: Any) -> dict[str, int]:
     """Return what a compiled kernel is made of."""
     ptx = kernel.asm["ptx"]
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        command = [BINARIES / "cuobjdump", "-res-usage", file.name]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", said)[-1]
+    code = read(kernel)
     return {
         "wgmma": len(re.findall(r"wgmma\.mma_async", ptx)),
         "copies of 16 bytes": len(re.findall(r"cp\.async\.cg\.shared\.global[^;]*0x10", ptx)),
         "loads of 16 bytes": len(re.findall(r"ld\.global\S*\.v4", ptx)),
         "instructions": len(re.findall(r"^\s+(?:@%p\d+ )?[a-z][\w.:]+.*;$", ptx, re.M)),
-        "registers": int(registers),
-        "spilled": int(stack),
-        "shared": kernel.metadata.shared,
+        "registers": code.registers,
+        "spilled": code.spilled,
+        "shared": code.shared,
     }
 
 
