@@ -25,34 +25,49 @@ class Blocks(NamedTuple):
     stages: int  # tiles on their way at a time
 
 
-# From the largest to the smallest, which always fits. Products of half precision on the matrix
-# units take 64 rows of the program's own block and more, and four warps share these 64 rows. With
-# eight warps a block of 64 rows is computed twice (`fits` says when that is allowed all the same).
+# From the largest to the smallest, which always fits. Four warps share 64 rows of the program's own
+# block when the products run on the matrix units; eight warps share 128.
 QUERY_BLOCKS = [
     Blocks(128, 128, 8, 3),
     Blocks(128, 128, 8, 2),
     Blocks(128, 64, 8, 3),
     Blocks(128, 64, 8, 2),
-    Blocks(128, 64, 4, 3),
     Blocks(64, 64, 4, 2),
     Blocks(64, 64, 4, 3),
+    Blocks(64, 32, 4, 2),
+    Blocks(32, 32, 2, 1),
     Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 1, 1),
     Blocks(16, 16, 4, 1),
 ]
 KEY_BLOCKS = [
     Blocks(64, 128, 8, 2),
     Blocks(32, 128, 8, 2),
     Blocks(64, 64, 4, 2),
-    Blocks(64, 64, 4, 3),
-    Blocks(64, 64, 8, 2),
+    Blocks(32, 64, 4, 3),
     Blocks(32, 64, 4, 2),
-    Blocks(32, 64, 8, 2),
+    Blocks(32, 32, 2, 1),
     Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 1, 1),
     Blocks(16, 16, 4, 1),
 ]
 
 
 SHORTEST_TUNED = 512
+# Features of a key and a value: of more than these, a warp cannot hold dK and dV at the same time.
+WIDEST_SUMS = 256
+# KiB of shared memory that one program may have, by architecture; what is not here has 64 or more.
+SHARED = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}
+# Triton's products run on the matrix units from here on, if their factors have half precision.
+MATRIX_UNITS = 80
+
+
+def architecture() -> int:
+    """Return the number of the GPU's architecture; 0 where there is no GPU of NVIDIA's."""
+    if INTERPRETED:
+        return 0
+    arch = triton.runtime.driver.active.get_current_target().arch
+    return arch if isinstance(arch, int) else 0
 
 
 class Room(NamedTuple):
@@ -64,39 +79,43 @@ class Room(NamedTuple):
     sums: int
 
 
-def fits(blocks: Blocks, room: Room, size: int) -> bool:
+def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
     """Return whether a program has room on the chip, with numbers of `size` bytes.
 
-    Shared memory, 227 KiB, holds its own block and the tiles on their way. Registers hold the sums
-    and two tiles of scores: 255 for a thread, of which addresses take some 60. Products wider than
-    half precision are made of single multiplications whose factors lie in registers too, which
-    small blocks alone can afford. Eight warps for fewer than 128 rows compute scores twice in half
-    precision; that is allowed only for sums that four warps cannot hold.
+    Shared memory holds its own block and the tiles on their way. Registers hold the sums and two
+    tiles of scores: 255 for a thread, of which addresses take some 60. On the matrix units a warp
+    takes 16 rows of the program's own block, so that more warps than rows / 16 would compute the
+    same scores twice. Other products are made of single multiplications, whose factors lie in
+    registers too, which small blocks alone can afford; there more threads share a block.
     """
     n_scores = blocks.queries * blocks.keys
-    if size > 2 and (n_scores > 32 * 32 or size * (room.own + room.streams) > 64 * 1024):
+    on_matrix_units = size == 2 and arch >= MATRIX_UNITS
+    if on_matrix_units != (room.rows >= 16 * blocks.warps):
         return False
-    numbers, a_warp = room.sums + 2 * n_scores, 192 * 32
-    if size == 2 and blocks.warps == 8 and room.rows < 128 and numbers <= 4 * a_warp:
+    if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:
         return False
     shared = size * (room.own + blocks.stages * room.streams)
-    return shared <= 227 * 1024 and numbers <= blocks.warps * a_warp
+    numbers = room.sums + 2 * n_scores
+    return shared <= SHARED.get(arch, 64) * 1024 and numbers <= blocks.warps * 192 * 32
 
 
 class Case(NamedTuple):
     """What the tuner tells calls apart by, beside what is compiled in."""
 
-    length_q: int  # in powers of two, like the next two
+    length_q: int  # in powers of two, like the next three
     length_k: int
     heads: int  # of all batches
+    span: int  # keys that a query sees, where the band has two bounds; or 0
     mask_bytes: int  # of a number
+    keeps: int  # 1: what the rounding of the output loses is stored
+    architecture: int
 
 
 class Kernel:
     """A kernel with its configurations; Triton times them, and remembers the fastest.
 
-    It times them anew for everything that changes the code, and for lengths and numbers of heads in
-    powers of two. Under the interpreter there is nothing to time.
+    It times them anew for everything that changes the code, and for each `Case`. Under the
+    interpreter there is nothing to time.
     """
 
     def __init__(self, function: Any, blocks: list[Blocks], by_keys: bool) -> None:
@@ -120,25 +139,27 @@ class Kernel:
         sizes = {"BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
         return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
 
-    def fitting(self, choices: Choices) -> list[Blocks]:
-        """Return the configurations that have room."""
+    def fitting(self, choices: Choices, arch: int) -> list[Blocks]:
+        """Return the configurations that have room on this architecture."""
         E, E_V = choices.BLOCK_E, choices.BLOCK_V
         size = choices.DTYPE.primitive_bitwidth // 8
         found = []
         for b in self.blocks:
             if self.by_keys:
                 own = b.keys * (E + E_V)
-                room = Room(b.keys, own, b.queries * (E + E_V), own)
+                sums = b.keys * (max(E, E_V) if E + E_V > WIDEST_SUMS else E + E_V)
+                room = Room(b.keys, own, b.queries * (E + E_V), sums)
             else:
                 width = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 own, sums = b.queries * width, b.queries * max(E, E_V)
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
-            if fits(b, room, size):
+            if fits(b, room, size, arch):
                 found.append(b)
         return found or self.blocks[-1:]
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
-        return [self.config(b) for b in self.fitting(arguments["CHOICES"])]
+        arch = arguments["case"].architecture
+        return [self.config(b) for b in self.fitting(arguments["CHOICES"], arch)]
 
     def chosen(self, choices: Choices, case: Case) -> Blocks | None:
         """Return the blocks to take without timing, if any.
@@ -150,7 +171,8 @@ class Kernel:
             size = 16 if longest <= 64 else 64
             return Blocks(size, size, 4, 1)
         if longest < SHORTEST_TUNED:
-            return next(b for b in self.fitting(choices) if b.queries * b.keys <= 64 * 64)
+            found = self.fitting(choices, case.architecture)
+            return next((b for b in found if b.queries * b.keys <= 64 * 64), found[0])
         return None
 
     def __call__(self, heads: int, **arguments: Any) -> None:
@@ -171,7 +193,7 @@ class Kernel:
 
 def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
     """Undo what a timed call scattered."""
-    if arguments.get("SCATTER"):
+    if "WANTED" in arguments and arguments["WANTED"].by_query:
         arguments["gradients"].query.start.zero_()
 
 
