@@ -19,11 +19,13 @@ from attnlib._checks import Band
 from attnlib._torch_operators import Operand, Results, headroom_of
 from attnlib.triton_fused._backward import Gradients, Rows, Wanted, row_sums
 from attnlib.triton_fused._forward import Outputs
+from attnlib.triton_fused._mask_backward import Shared
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
 from attnlib.triton_fused._tuning import (
     FORWARD,
     INTERPRETED,
     KEYS_BACKWARD,
+    MASK_BACKWARD,
     QUERY_BACKWARD,
     WIDEST_SUMS,
     Case,
@@ -194,6 +196,7 @@ def differentiate(
 ) -> list[Operand]:  # fmt: skip
     """Return the gradients that are needed, each with all leading dimensions of the result.
 
+    That of the mask has the shape of the mask, and is wide.
     A gradient that will be summed over some of them or over parts of a group, and dQ by atomic
     additions, is kept wide.
 
@@ -201,10 +204,10 @@ def differentiate(
         operands, scale, band, group: As given to `attend`.
         kept: What `attend` wrote.
         upstream: The gradients by output and log-sum-exp.
-        needed: Whether the gradients by query, key and value are needed.
+        needed: Whether the gradients by query, key, value and mask are needed.
         deterministic: False computes dQ by atomic additions.
     """
-    query, key, value, _ = operands
+    query, key, value, mask = operands
     batch, wide = kept.output.shape[:-2], kept.shift.dtype
     level = _level_all(operands, batch, group)
     members = _members(level, group)
@@ -219,16 +222,20 @@ def differentiate(
         shape = *y.shape[:-3], y.shape[-3] * parts, *y.shape[-2:]
         dtype = x.dtype if alone else wide
         gradients.append(empty(shape, dtype=dtype, device=x.device) if need else None)
+    d_mask = level_d_mask = None
+    if needed[3] and mask is not None:
+        d_mask = torch.zeros(mask.shape, dtype=wide, device=mask.device)
+        level_d_mask = _level_all(Operands(query, key, value, d_mask), batch, group)[3]
     # The kernels count numbers of a row one after the other; vmap may have expanded them.
     row_wise = [x.to(wide).contiguous() for x in (kept.shift, kept.log2_sum, upstream.lse)]
     row_wise.append(torch.empty_like(row_wise[0]))
     levelled: list[Operand] = [
         *level, _level(kept.output, batch),
         _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
-        *(_level(x[..., None], batch) for x in row_wise), *gradients,
+        *(_level(x[..., None], batch) for x in row_wise), *gradients, level_d_mask,
     ]  # fmt: skip
     with _ready(query.device):
-        for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v in _walk(levelled):
+        for q, k, v, m, o, lost, d_o, *rows, d_q, d_k, d_v, d_m in _walk(levelled):
             shift, log2_sum, d_lse, delta = rows
             n_heads, n_queries = q.shape[1], q.shape[2]
             heads = q.shape[0] * n_heads
@@ -237,7 +244,7 @@ def differentiate(
                 _view(o), _view(lost), _view(d_o), d_lse, delta, n_heads, n_queries,
                 v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
             )  # fmt: skip
-            common = _arguments(q, k, v, mask, wide, scale, band, group, lost is not None)
+            common = _arguments(q, k, v, m, wide, scale, band, group, lost is not None)
             common |= {"d_output": _view(d_o), "numbers": Rows(shift, log2_sum, delta)}
             if d_q is not None and not scatters:
                 QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
@@ -247,12 +254,26 @@ def differentiate(
                     heads // members, **common, gradients=written, WANTED=wanted, MEMBERS=members,
                     WHOLE_Q=n_queries % 128 == 0,
                 )  # fmt: skip
+            if d_m is not None:
+                _differentiate_mask(d_m, heads, common)
     if members < group:
         gradients[1:] = [
             x if x is None else x.unflatten(-3, (-1, group // members)).sum(-3)
             for x in gradients[1:]
         ]
-    return gradients
+    return [*gradients, d_mask]
+
+
+def _differentiate_mask(d_mask: Tensor, heads: int, common: dict[str, Any]) -> None:
+    """Add the gradient of a mask to its memory; dimensions that are broadcast have strides of 0."""
+    shared = Shared(
+        *(n > 1 and step == 0 for n, step in zip(d_mask.shape, d_mask.stride(), strict=True))
+    )
+    own = d_mask[tuple(slice(0, 1) if once else slice(None) for once in shared)]
+    found = torch.empty_like(own)
+    programs = (1 if shared.batches else d_mask.shape[0]) * (1 if shared.heads else d_mask.shape[1])
+    MASK_BACKWARD(programs, **common, d_mask=_view(found), n_batches=d_mask.shape[0], SHARED=shared)
+    own += found
 
 
 def _members(level: Sequence[Operand], group: int) -> int:

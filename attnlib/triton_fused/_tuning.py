@@ -11,6 +11,7 @@ import triton
 
 from attnlib.triton_fused._backward import keys_backward, query_backward
 from attnlib.triton_fused._forward import forward
+from attnlib.triton_fused._mask_backward import Shared, mask_backward
 from attnlib.triton_fused._tiles import Choices
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
@@ -51,6 +52,7 @@ KEY_BLOCKS = [
     Blocks(16, 16, 1, 1),
     Blocks(16, 16, 4, 1),
 ]
+MASK_BLOCKS = [b for b in QUERY_BLOCKS if b.keys <= 64 and b.stages <= 2]
 
 
 SHORTEST_TUNED = 512
@@ -114,12 +116,14 @@ class Case(NamedTuple):
 class Kernel:
     """A kernel with its configurations; Triton times them, and remembers the fastest.
 
+    Each of its programs owns a block of queries, of keys, or of both.
+
     It times them anew for everything that changes the code, and for each `Case`. Under the
     interpreter there is nothing to time.
     """
 
-    def __init__(self, function: Any, blocks: list[Blocks], by_keys: bool) -> None:
-        self.function, self.blocks, self.by_keys = function, blocks, by_keys
+    def __init__(self, function: Any, blocks: list[Blocks], owns: str) -> None:
+        self.function, self.blocks, self.owns = function, blocks, owns
         compiled_in = [
             name
             for name, parameter in inspect.signature(function.fn).parameters.items()
@@ -145,13 +149,15 @@ class Kernel:
         size = choices.DTYPE.primitive_bitwidth // 8
         found = []
         for b in self.blocks:
-            if self.by_keys:
+            if self.owns == "keys":
                 own = b.keys * (E + E_V)
                 sums = b.keys * (max(E, E_V) if E + E_V > WIDEST_SUMS else E + E_V)
                 room = Room(b.keys, own, b.queries * (E + E_V), sums)
             else:
                 width = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 own, sums = b.queries * width, b.queries * max(E, E_V)
+                if self.owns == "queries and keys":
+                    sums = b.queries * b.keys
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
             if fits(b, room, size, arch):
                 found.append(b)
@@ -176,12 +182,16 @@ class Kernel:
         return None
 
     def __call__(self, heads: int, **arguments: Any) -> None:
-        """Start one program for each block of each head."""
-        sizes = arguments["sizes"]
-        n_rows = sizes.n_keys if self.by_keys else sizes.n_queries
+        """Start one program for each block that it owns of each head."""
+        sizes, shared = arguments["sizes"], arguments.get("SHARED", Shared(*[False] * 4))
 
         def grid(given: dict[str, Any]) -> tuple[int]:
-            return (heads * -(-n_rows // given["BLOCK_K" if self.by_keys else "BLOCK_Q"]),)
+            programs = heads
+            if "queries" in self.owns and not shared.queries:
+                programs *= -(-sizes.n_queries // given["BLOCK_Q"])
+            if "keys" in self.owns and not shared.keys:
+                programs *= -(-sizes.n_keys // given["BLOCK_K"])
+            return (programs,)
 
         blocks = self.chosen(arguments["CHOICES"], arguments["case"])
         if blocks is None:
@@ -197,6 +207,7 @@ def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
         arguments["gradients"].query.start.zero_()
 
 
-FORWARD = Kernel(forward, QUERY_BLOCKS, by_keys=False)
-QUERY_BACKWARD = Kernel(query_backward, QUERY_BLOCKS, by_keys=False)
-KEYS_BACKWARD = Kernel(keys_backward, KEY_BLOCKS, by_keys=True)
+FORWARD = Kernel(forward, QUERY_BLOCKS, "queries")
+QUERY_BACKWARD = Kernel(query_backward, QUERY_BLOCKS, "queries")
+KEYS_BACKWARD = Kernel(keys_backward, KEY_BLOCKS, "keys")
+MASK_BACKWARD = Kernel(mask_backward, MASK_BLOCKS, "queries and keys")

@@ -32,6 +32,7 @@ from attnlib.triton_fused import (
     _backward,
     _forward,
     _launch,
+    _mask_backward,
     _operator,
     _tiles,
     _tuning,
@@ -39,7 +40,14 @@ from attnlib.triton_fused import (
     scaled_dot_product_attention_with_lse,
 )
 from attnlib.triton_fused._tiles import Choices, Sizes, View
-from attnlib.triton_fused._tuning import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks, Case
+from attnlib.triton_fused._tuning import (
+    FORWARD,
+    KEYS_BACKWARD,
+    MASK_BACKWARD,
+    QUERY_BACKWARD,
+    Blocks,
+    Case,
+)
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
@@ -47,7 +55,10 @@ pytestmark = pytest.mark.skipif(
 
 [DEVICE] = devices("triton_fused")
 RUNG = Rung("triton_fused", DEVICE)
-KERNELS = {"forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD}
+KERNELS = {
+    "forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD,
+    "mask_backward": MASK_BACKWARD,
+}  # fmt: skip
 ARCHITECTURES = [0, 75, 80, 86, 90]
 H, E, E_V = 2, 5, 7
 CASES = ["full", "causal", "boolean", "floating"]
@@ -77,9 +88,13 @@ def case(
 
 
 def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Return output, log-sum-exp and all gradients."""
+    """Return output, log-sum-exp and all gradients, of a floating mask too."""
     leaves = [x.detach().clone().requires_grad_() for x in tensors]
-    output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
+    mask = options.get("attn_mask")
+    if mask is not None and mask.is_floating_point():
+        options["attn_mask"] = mask.detach().clone().requires_grad_()
+        leaves.append(options["attn_mask"])
+    output, lse = scaled_dot_product_attention_with_lse(*leaves[:3], **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
 
@@ -112,7 +127,8 @@ def hold(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     true = plain_torch.gradients(*map(wide, arguments), **options)
     peers = plain_torch.gradients(*arguments, **options) if dtype in HALF else {}
     sizes = gradient_sizes(*arguments, scale)
-    for name, gradient in zip(("query", "key", "value"), found[2:], strict=True):
+    names = ("query", "key", "value", "attn_mask")[: len(found) - 2]
+    for name, gradient in zip(names, found[2:], strict=True):
         assert_close(
             gradient, true[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3
         )
@@ -424,7 +440,7 @@ def test_offsets_go_beyond_32_bits(which: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, truth, strict=True))
 
 
-@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward, _mask_backward])
 def test_no_stride_meets_a_32_bit_index(module: Any) -> None:
     """Batches and heads, too: every product with a stride has a 64-bit factor."""
     source = inspect.getsource(module)
@@ -524,7 +540,7 @@ def test_float32_is_not_tf32() -> None:
     assert abs(output.item() - small) < 2e-6
 
 
-@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward, _mask_backward])
 def test_every_product_says_its_precision(module: Any) -> None:
     """The interpreter knows no TF32, so that there the test before this one cannot fail."""
     products = re.findall(r"tl\.dot\((.*)\)", inspect.getsource(module))
