@@ -1,7 +1,7 @@
 """What the compiler makes of the kernels of `triton_fused`, as a table; it needs no GPU.
 
     python -m benchmarks.kernel_report [--architectures 75 80 90] [--widths 64 128 256]
-        [--kernels NAME ...] [--case NAME] [--output FILE]
+        [--kernels NAME ...] [--case NAME] [--first N] [--output FILE]
 
 A row is one kernel with one choice of blocks that is offered on that architecture, in float16:
 registers of a thread, bytes of a thread that spill into memory, KiB of shared memory, and for each
@@ -34,6 +34,7 @@ KERNELS = {
     "forward": _tuning.FORWARD,
     "query_backward": _tuning.QUERY_BACKWARD,
     "keys_backward": _tuning.KEYS_BACKWARD,
+    "mask_backward": _tuning.MASK_BACKWARD,
 }
 # The band, the dtype of the mask, and whether dQ has a kernel of its own.
 CASES: dict[str, tuple[Band, str, bool]] = {
@@ -89,6 +90,7 @@ def compiled(setting: Setting) -> list[Row]:
         torch.zeros(1, 4, 1024, setting.width, dtype=dtype) for _ in range(5)
     )
     lse, shift, log2_sum = (torch.zeros(1, 4, 1024) for _ in range(3))
+    mask_dtype = setting.dtype if setting.kernel == "mask_backward" else mask_dtype
     mask = torch.ones(1024, 1024, dtype=getattr(torch, mask_dtype)) if mask_dtype else None
     operands = _launch.Operands(query, key, value, mask)
     kept = _launch.Kept(output, lost, shift, log2_sum)
@@ -108,7 +110,7 @@ def compiled(setting: Setting) -> list[Row]:
         with gpu(setting.architecture):
             results = Results(output, lse, shift, log2_sum, lost)
             _launch.attend(operands, results, 0.1, band, 1)
-            needed = [True, True, True]
+            needed = [True, True, True, setting.kernel == "mask_backward"]
             _launch.differentiate(operands, kept, upstream, needed, 0.1, band, 1, deterministic)
     finally:
         JITFunction.run, _tuning.Kernel.chosen = run, choose
@@ -124,12 +126,11 @@ def report(settings: Iterable[Setting], workers: int = 2) -> Iterator[Row]:
 
 def tiles(row: Row) -> list[str]:
     """Return which tiles each main loop goes through."""
-    names = ["whole", "masked"] if row.setting.kernel != "keys_backward" else ["masked", "whole"]
-    if row.setting.case in ("full", "boolean mask", "floating mask"):
-        names = names if len(row.code.loops) == 2 else ["whole"]
-    elif len(row.code.loops) == 3:
-        names = ["masked", "whole", "masked"]
-    return names
+    if len(row.code.loops) == 1:
+        return ["masked"]
+    if len(row.code.loops) == 3:
+        return ["masked", "whole", "masked"]
+    return ["masked", "whole"] if row.setting.kernel == "keys_backward" else ["whole", "masked"]
 
 
 def as_lines(row: Row) -> Iterator[str]:
@@ -153,6 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--architectures", type=int, nargs="+", default=ARCHITECTURES)
     parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
     parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
+    parser.add_argument("--first", type=int, help="so many choices of a kernel, and no more")
     parser.add_argument("--case", choices=CASES, default="causal")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
@@ -167,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
         for architecture in options.architectures
         for width in options.widths
         for kernel in options.kernels
-        for blocks in offered(kernel, architecture, width)
+        for blocks in offered(kernel, architecture, width)[: options.first]
     ):
         rows.append(row)
         print(*as_lines(row), sep="\n", flush=True)
