@@ -132,16 +132,16 @@ def _arguments(
         for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
     )
     span = 0 if band.left is None or band.right is None else max(0, high + 1 - low)
+    of_mask = 0 if mask is None else mask.element_size()
+    counts = (triton.next_power_of_2(n) for n in (n_queries, n_keys, batch * n_heads, span))
+    length_q, length_k, heads, seen = counts
     in_float32 = wide == torch.float32
     return {
         "inputs": Inputs(_view(q), _view(k), _view(v), _view(mask)),
         # Triton passes Python's floats as float32, so that a scale in float64 lies in memory.
         "scale": scale if in_float32 else torch.full((1,), scale, dtype=wide, device=q.device),
         "sizes": Sizes(n_heads, n_queries, n_keys, low, high),
-        "case": Case(
-            *map(triton.next_power_of_2, (n_queries, n_keys, batch * n_heads, span)),
-            0 if mask is None else mask.element_size(), int(keeps), architecture(),
-        ),
+        "case": Case(length_q, length_k, heads, seen, of_mask, int(keeps), architecture()),
         "CHOICES": Choices(
             group, width, width_v, _padded(width), _padded(width_v), kind.value,
             band.left is not None, band.right is not None,
