@@ -84,8 +84,9 @@ class Room(NamedTuple):
 def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
     """Return whether a program has room on the chip, with numbers of `size` bytes.
 
-    Shared memory holds its own block and the tiles on their way. Registers hold the sums and two
-    tiles of scores: 255 for a thread, of which addresses take some 60. On the matrix units a warp
+    Shared memory holds its own block and the tiles on their way. Registers, 255 for a thread, hold
+    the sums and two tiles of scores; addresses take some 60 of them, and before sm_90, whose matrix
+    units read shared memory, the factors of the products some 30 more. On the matrix units a warp
     takes 16 rows of the program's own block, so that more warps than rows / 16 would compute the
     same scores twice. Other products are made of single multiplications, whose factors lie in
     registers too, which small blocks alone can afford; there more threads share a block.
@@ -97,8 +98,8 @@ def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
     if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:
         return False
     shared = size * (room.own + blocks.stages * room.streams)
-    numbers = room.sums + 2 * n_scores
-    return shared <= SHARED.get(arch, 64) * 1024 and numbers <= blocks.warps * 192 * 32
+    a_thread = (room.sums + 2 * n_scores) // (32 * blocks.warps)
+    return shared <= SHARED.get(arch, 64) * 1024 and a_thread <= (192 if arch >= 90 else 160)
 
 
 class Case(NamedTuple):
@@ -144,7 +145,10 @@ class Kernel:
         return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
 
     def fitting(self, choices: Choices, arch: int) -> list[Blocks]:
-        """Return the configurations that have room on this architecture."""
+        """Return the configurations that have room on this architecture.
+
+        Small ones are left out where there are larger: the tuner would lose its time with them.
+        """
         E, E_V = choices.BLOCK_E, choices.BLOCK_V
         size = choices.DTYPE.primitive_bitwidth // 8
         found = []
@@ -161,7 +165,8 @@ class Kernel:
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
             if fits(b, room, size, arch):
                 found.append(b)
-        return found or self.blocks[-1:]
+        large = [b for b in found if b.queries * b.keys >= 64 * 32]
+        return large or found or self.blocks[-1:]
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
         arch = arguments["case"].architecture
