@@ -160,8 +160,8 @@ class Kernel:
             else:
                 width = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 own, sums = b.queries * width, b.queries * max(E, E_V)
-                if self.owns == "queries and keys":
-                    sums = b.queries * b.keys
+                if self.owns == "queries and keys":  # sums are a tile; factors stay in registers
+                    sums += 2 * b.queries * b.keys
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
             if fits(b, room, size, arch):
                 found.append(b)
