@@ -1,11 +1,12 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
 Every other form sends tiles of scores to memory and back between two operations. Here a tile is
-computed, turned into weights and used up on the chip (`_forward`, `_backward`; `_tiles` holds what
-they share, `_launch` starts them). Queries, keys and values are read. Written are the output and
-three numbers a row: the log-sum-exp, the largest score and the logarithm of the row sum. In half
-precision a forward that will be differentiated writes a second output, which holds what the first
-one lost when it was rounded.
+computed, turned into weights and used up on the chip (`_forward`, `_backward`, and `_mask_backward`
+for a mask that learns; `_tiles` holds what they share, `_launch` starts them, `_tuning` chooses how
+large a tile is). Queries, keys and values are read. Written are the output and three numbers a row:
+the log-sum-exp, the largest score and the logarithm of the row sum. In half precision a forward
+that will be differentiated writes a second output, which holds what the first one lost when it was
+rounded.
 
 Products take half precision in and add up in float32, which is what matrix units do. The weights
 are rounded to the values' dtype before they meet them, as every flash kernel rounds them. float32

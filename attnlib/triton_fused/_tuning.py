@@ -60,7 +60,8 @@ SHORTEST_TUNED = 512
 WIDEST_SUMS = 256
 # KiB of shared memory that one program may have, by architecture; what is not here has 64 or more.
 SHARED = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}
-# Triton's products run on the matrix units from here on, if their factors have half precision.
+# Products of half precision run on the matrix units from here on, and on GPUs of other makers: for
+# older ones of NVIDIA's Triton has none.
 MATRIX_UNITS = 80
 
 
@@ -92,7 +93,7 @@ def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
     registers too, which small blocks alone can afford; there more threads share a block.
     """
     n_scores = blocks.queries * blocks.keys
-    on_matrix_units = size == 2 and arch >= MATRIX_UNITS
+    on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
     if on_matrix_units != (room.rows >= 16 * blocks.warps):
         return False
     if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:

@@ -350,7 +350,7 @@ def test_there_is_always_a_configuration_that_fits(kernel: str, arch: int) -> No
             assert found and set(found) <= set(KERNELS[kernel].blocks)
             assert len(found) <= 9
             if dtype.primitive_bitwidth == 16 and width <= 128 and arch in (80, 90):
-                assert any(b.queries * b.keys >= 64 * 64 for b in found)
+                assert any(b.queries * b.keys >= 64 * 32 for b in found)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -358,7 +358,7 @@ def test_a_warp_has_16_rows_of_its_own(kernel: str) -> None:
     """With more warps the same scores would be computed twice."""
     for width in (16, 32, 64, 128, 256):
         choices = compiled_in(width, _launch.DTYPES[torch.bfloat16])
-        for arch in (80, 89, 90):
+        for arch in (0, 80, 89, 90):
             for b in KERNELS[kernel].fitting(choices, arch):
                 assert 16 * b.warps <= (b.keys if "keys" in kernel else b.queries)
 
@@ -574,10 +574,11 @@ def test_second_derivatives_name_the_form_that_has_them() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_compiled_whole(name: str) -> None:
     tensors, options = case(name, 5, 9)
-    leaves = [x.requires_grad_() for x in tensors]
+    learned = [options.pop("attn_mask")] if name == "floating" else []
+    leaves = [x.requires_grad_() for x in (*tensors, *learned)]
 
-    def function(*qkv: Tensor) -> tuple[Tensor, Tensor]:
-        output, lse = scaled_dot_product_attention_with_lse(*qkv, **options)
+    def function(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        output, lse = scaled_dot_product_attention_with_lse(*inputs, **options)
         return output, lse.masked_fill(lse == -math.inf, 0)
 
     torch.compiler.reset()
