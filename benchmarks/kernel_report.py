@@ -71,13 +71,14 @@ class Row(NamedTuple):
     code: Code
 
 
-def offered(kernel: str, architecture: int, width: int, dtype: str = "float16") -> list[Blocks]:
+def offered(kernel: str, architecture: int, width: int, case: str = "causal") -> list[Blocks]:
     """Return the choices of blocks for this many features."""
-    of_torch = getattr(torch, dtype)
-    q = torch.empty(1, 1, 1, width, dtype=of_torch)
+    mask_dtype = "float16" if kernel == "mask_backward" else CASES[case][1]
+    mask_bytes = getattr(torch, mask_dtype).itemsize if mask_dtype else 0
+    q = torch.empty(1, 1, 1, width, dtype=torch.float16)
     with gpu(architecture):
         given = _launch._arguments(q, q, q, None, torch.float32, 1.0, Band(), 1, False)
-    return KERNELS[kernel].fitting(given["CHOICES"], architecture)
+    return KERNELS[kernel].fitting(given["CHOICES"], architecture, mask_bytes)
 
 
 def compiled(setting: Setting) -> list[Row]:
@@ -169,7 +170,7 @@ def main(arguments: list[str] | None = None) -> None:
         for architecture in options.architectures
         for width in options.widths
         for kernel in options.kernels
-        for blocks in offered(kernel, architecture, width)[: options.first]
+        for blocks in offered(kernel, architecture, width, options.case)[: options.first]
     ):
         rows.append(row)
         print(*as_lines(row), sep="\n", flush=True)

@@ -82,15 +82,16 @@ class Room(NamedTuple):
     sums: int
 
 
-def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
+def fits(blocks: Blocks, room: Room, size: int, arch: int, mask_bytes: int) -> bool:
     """Return whether a program has room on the chip, with numbers of `size` bytes.
 
-    Shared memory holds its own block and the tiles on their way. Registers, 255 for a thread, hold
-    the sums and two tiles of scores; addresses take some 60 of them, and before sm_90, whose matrix
-    units read shared memory, the factors of the products some 30 more. On the matrix units a warp
-    takes 16 rows of the program's own block, so that more warps than rows / 16 would compute the
-    same scores twice. Other products are made of single multiplications, whose factors lie in
-    registers too, which small blocks alone can afford; there more threads share a block.
+    Shared memory holds its own block and the tiles on their way, of a mask too. Registers, 255 for
+    a thread, hold the sums, two tiles of scores and what a mask adds to them; addresses take some
+    60 of them, and before sm_90, whose matrix units read shared memory, the factors of the products
+    some 30 more. On the matrix units a warp takes 16 rows of the program's own block, so that more
+    warps than rows / 16 would compute the same scores twice. Other products are made of single
+    multiplications, whose factors lie in registers too, which small blocks alone can afford; there
+    more threads share a block.
     """
     n_scores = blocks.queries * blocks.keys
     on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
@@ -98,8 +99,10 @@ def fits(blocks: Blocks, room: Room, size: int, arch: int) -> bool:
         return False
     if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:
         return False
-    shared = size * (room.own + blocks.stages * room.streams)
-    a_thread = (room.sums + 2 * n_scores) // (32 * blocks.warps)
+    streams = size * room.streams + mask_bytes * n_scores
+    shared = size * room.own + blocks.stages * streams
+    numbers = room.sums + (3 if mask_bytes else 2) * n_scores
+    a_thread = numbers // (32 * blocks.warps)
     return shared <= SHARED.get(arch, 64) * 1024 and a_thread <= (192 if arch >= 90 else 160)
 
 
@@ -145,7 +148,7 @@ class Kernel:
         sizes = {"BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
         return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
 
-    def fitting(self, choices: Choices, arch: int) -> list[Blocks]:
+    def fitting(self, choices: Choices, arch: int, mask_bytes: int = 0) -> list[Blocks]:
         """Return the configurations that have room on this architecture.
 
         Small ones are left out where there are larger: the tuner would lose its time with them.
@@ -162,16 +165,17 @@ class Kernel:
                 width = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 own, sums = b.queries * width, b.queries * max(E, E_V)
                 if self.owns == "queries and keys":  # sums are a tile; factors stay in registers
-                    sums += 2 * b.queries * b.keys
+                    sums += b.queries * b.keys
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
-            if fits(b, room, size, arch):
+            if fits(b, room, size, arch, mask_bytes):
                 found.append(b)
         large = [b for b in found if b.queries * b.keys >= 64 * 32]
         return large or found or self.blocks[-1:]
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
-        arch = arguments["case"].architecture
-        return [self.config(b) for b in self.fitting(arguments["CHOICES"], arch)]
+        case = arguments["case"]
+        found = self.fitting(arguments["CHOICES"], case.architecture, case.mask_bytes)
+        return [self.config(b) for b in found]
 
     def chosen(self, choices: Choices, case: Case) -> Blocks | None:
         """Return the blocks to take without timing, if any.
@@ -183,7 +187,7 @@ class Kernel:
             size = 16 if longest <= 64 else 64
             return Blocks(size, size, 4, 1)
         if longest < SHORTEST_TUNED:
-            found = self.fitting(choices, case.architecture)
+            found = self.fitting(choices, case.architecture, case.mask_bytes)
             return next((b for b in found if b.queries * b.keys <= 64 * 64), found[0])
         return None
 
