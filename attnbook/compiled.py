@@ -34,6 +34,7 @@ KINDS = {
     "selections": ("FSEL", "SEL"),
     "conversions": ("F2F", "I2F", "F2I"),
     "exchanges": ("SHFL",),
+    "copies": ("LDGSTS",),  # from global to shared memory, past the registers
     "global memory": ("LDG", "STG", "ATOM", "RED"),
     "shared memory": ("LDS", "STS", "STSM", "ATOMS"),
     "spills": ("LDL", "STL"),
@@ -62,7 +63,7 @@ def kind(instruction: str) -> str:
 
     Example:
         >>> kind("FFMA.FTZ"), kind("LDGSTS.E"), kind("LDSM.16"), kind("BRA")
-        ('fused', 'global memory', 'shared memory', 'other')
+        ('fused', 'copies', 'shared memory', 'other')
     """
     found = [
         (len(b), name) for name, all_ in KINDS.items() for b in all_ if instruction[: len(b)] == b

@@ -131,7 +131,10 @@ def ring(result: Result) -> str:
 
 
 def gpu(result: Result | None) -> str:
-    """Return the machine and the rows of a GPU: speed, share of a large product's, ratios."""
+    """Return the machine and the rows of a GPU: speed, share of a large product's, ratios.
+
+    The speed is that of the operations as they are usually counted, and of those that are done.
+    """
     if result is None:
         return (
             "No figures of a GPU are stored yet: none was at hand. What stands above was measured "
@@ -144,13 +147,14 @@ def gpu(result: Result | None) -> str:
         case = [row["form"], row["n_tokens"], row["n_features"], keys]
         case.append("backward" if row["backward"] else "forward")
         if "tflops" in row:
-            found = [f"{row['tflops']:.0f}", f"{row['tflops'] / result['peak_tflops']:.0%}"]
+            done = f"{row['tflops_done']:.0f}" if "tflops_done" in row else ""
+            found = [f"{row['tflops']:.0f}", done, f"{row['tflops'] / result['peak_tflops']:.0%}"]
             ratios = (row["ratios"].get(peer) for peer in peers)
             found += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         else:
-            found = [row["why_not"], *[""] * (1 + len(peers))]
+            found = [row["why_not"], *[""] * (2 + len(peers))]
         rows.append(case + found)
-    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "share of a product's"]
+    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "as done", "share of a product's"]
     head += [f"time by {peer}'s" for peer in peers]
     return f"{table(['what', 'value'], result['machine'].items())}\n\n{table(head, rows)}"
 

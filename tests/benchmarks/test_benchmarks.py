@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -175,6 +176,7 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
         None, None, "its result is wrong", "its result is wrong", "No kernel for this.",
     ]  # fmt: skip
     ours = found["triton_fused"]
+    assert ours["tflops_done"] == pytest.approx(ours["tflops"] * (7 / 5 if backward else 1))
     assert ours["tflops"] == pytest.approx(case.operations / ours["milliseconds"] / 1e9)
     assert list(ours["ratios"]) == ["FLASH_ATTENTION"] and ours["error"] <= ours["allowed"]
     assert all(gpu.as_line(row) for row in rows)
@@ -183,7 +185,72 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
 def test_operations_are_those_of_the_products() -> None:
     full, causal = (gpu.Case(8192, 128, c, False).operations for c in (False, True))
     assert full == 4 * 4 * 16 * 8192**2 * 128 == 2 * causal
-    assert gpu.Case(8192, 128, False, True).operations == 2.5 * full
+    backward = gpu.Case(8192, 128, False, True)
+    assert backward.operations == 2.5 * full
+    # Two of the seven products are computed twice: the scores, and the gradients of the weights.
+    assert backward.operations_of(gpu.PRODUCTS["triton_fused"]) == 3.5 * full
+
+
+class Device:
+    """Stands for a GPU that works through its queue while the host goes on, in milliseconds."""
+
+    def __init__(self, call: float, host: float, waits: bool = False) -> None:
+        self.call, self.host, self.waits = call, host, waits
+        self.now = self.free = 0.0  # the host's time, and when the queue will be empty
+        self.sleeps: list[int] = []
+
+    def sleep(self, cycles: int) -> None:
+        self.sleeps.append(cycles)
+        self.free = max(self.free, self.now) + cycles / 1e6
+
+    def work(self) -> None:
+        self.now += self.host
+        self.free = max(self.free, self.now) + self.call
+        self.now = self.free if self.waits else self.now
+
+    def event(self, **options: bool) -> Any:
+        device = self
+
+        class Event:
+            def record(self) -> None:
+                self.at = max(device.free, device.now)
+
+            def query(self) -> bool:
+                return device.now >= self.at
+
+            def synchronize(self) -> None:
+                device.now = max(device.now, self.at)
+
+            def elapsed_time(self, other: Any) -> float:
+                return float(other.at - self.at)
+
+        return Event()
+
+
+def on_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+    monkeypatch.setattr(torch.cuda, "_sleep", device.sleep, raising=False)
+    monkeypatch.setattr(torch.cuda, "Event", device.event)
+    cache = torch.zeros(1)
+    monkeypatch.setattr(torch, "empty", lambda *shape, **options: cache)
+
+
+@pytest.mark.parametrize(("host", "sleeps"), [(0.5, 1), (10.0, 2), (60.0, 3)])
+def test_the_clock_of_a_gpu_does_not_count_the_host(
+    monkeypatch: pytest.MonkeyPatch, host: float, sleeps: int
+) -> None:
+    device = Device(call=2.0, host=host)
+    on_device(monkeypatch, device)
+    assert gpu.event_clock(device.work) == pytest.approx(2.0)
+    assert len(device.sleeps) == sleeps
+
+
+def test_a_call_that_waits_for_the_gpu_is_timed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Device(call=2.0, host=0.5, waits=True)
+    on_device(monkeypatch, device)
+    assert gpu.event_clock(device.work) == pytest.approx(2.0)
+    assert device.sleeps[-1] == gpu.LONGEST_SLEEP
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -245,13 +312,18 @@ def test_a_page_without_a_place_is_an_error() -> None:
 
 def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {"form": "triton_fused", "tflops": 300.4, "ratios": {"FLASH_ATTENTION": 1.25}}
+    done = {
+        "form": "triton_fused",
+        "tflops": 300.4,
+        "tflops_done": 420.5,
+        "ratios": {"FLASH_ATTENTION": 1.25},
+    }
     rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
     found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
     head, _, first, second = found.splitlines()[-4:]
     assert head.endswith("| time by FLASH_ATTENTION's |")
-    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 50% | 1.25 |"
-    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |"
+    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 420 | 50% | 1.25 |"
+    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |  |"
     assert "No figures" in tables.gpu(None)
 
 
