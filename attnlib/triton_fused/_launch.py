@@ -293,7 +293,8 @@ def processors(device: torch.device) -> int:
     """Return how many programs run side by side at least."""
     if device.type != "cuda":
         return 0
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    properties = torch.cuda.get_device_properties(device)  # pragma: no cover (needs a GPU)
+    return int(properties.multi_processor_count)  # pragma: no cover (needs a GPU)
 
 
 def _passes(wanted: Wanted, choices: Choices) -> list[Wanted]:

@@ -155,6 +155,8 @@ def test_numbers_of_any_kind() -> None:
 def test_progress_shows_in_a_notebook_how_many_are_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    assert list(experiments.progress("ab", "letters")) == ["a", "b"]
     display = SimpleNamespace(clear_output=lambda wait=False: print("cleared"))
     IPython = SimpleNamespace(get_ipython=lambda: "a shell", display=display)
     monkeypatch.setitem(sys.modules, "IPython", IPython)

@@ -50,7 +50,7 @@ def test_the_kernels_grid_has_one_dimension() -> None:
             return lambda **given: grids.append(grid(given))
 
     kernel = tuning.Kernel.__new__(tuning.Kernel)
-    kernel.function, kernel.by_keys, kernel.blocks = Caught(), False, tuning.QUERY_BLOCKS
+    kernel.function, kernel.owns, kernel.blocks = Caught(), "queries", tuning.QUERY_BLOCKS
     kernel.chosen = lambda choices, case: tuning.Blocks(64, 64, 4, 1)
     kernel(70_000, sizes=Sizes(1, 65, 1, 0, 0), CHOICES=None, case=None)
     assert grids == [(140_000,)]

@@ -714,3 +714,21 @@ def test_kernels_start_on_the_device_of_the_tensors(monkeypatch: pytest.MonkeyPa
     for kind in ("cuda:1", "cpu"):
         with _launch._ready(torch.device(kind)):
             assert entered == [torch.device("cuda:1")]
+
+
+def test_only_the_gradients_that_are_wanted_are_computed() -> None:
+    query, key = (normal(2, 1, 5, 4, seed=n).requires_grad_() for n in (1, 2))
+    value = normal(2, 1, 5, 3, seed=3)
+    output = scaled_dot_product_attention(query, key, value)
+    found = torch.autograd.grad(output.sum(), [query, key])
+    dense, _ = plain_torch.attention(query, key, value)
+    expected = torch.autograd.grad(dense.sum(), [query, key])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_without_keys_all_gradients_are_zero() -> None:
+    inputs = [normal(1, n, 4).requires_grad_() for n in (3, 0, 0)]
+    scaled_dot_product_attention(*inputs).sum().backward()
+    for one in inputs:
+        assert one.grad is not None and one.grad.shape == one.shape and not one.grad.any()
