@@ -17,6 +17,7 @@ from attnbook.figures.decoding import cache_filling, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
+from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
@@ -49,6 +50,7 @@ __all__ = [
     "compared",
     "cosine_histograms",
     "dealt_keys",
+    "forms_explorer",
     "gradient_tiles",
     "handout_links",
     "head_weights",
