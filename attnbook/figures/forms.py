@@ -47,8 +47,8 @@ def _qk_norm(query: Array, key: Array, setting: int) -> tuple[str, Array]:
 
 
 def _soft_cap(query: Array, key: Array, setting: int) -> tuple[str, Array]:
-    c = (50, 8, 4, 2, 1)[setting]
-    return f"soft cap, c = {c}", _joined(c * np.tanh(_scores(query, key) / c))
+    cap = (50, 8, 4, 2, 1)[setting]
+    return f"soft cap, limit {cap}", _joined(cap * np.tanh(_scores(query, key) / cap))
 
 
 def _alibi(query: Array, key: Array, setting: int) -> tuple[str, Array]:
@@ -134,14 +134,14 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
     Each row has the weights of a query in percent, and a last column for what a sink takes. The
     bars show the last row; dashes are its weights in the formula as it was.
 
-    Shapes: query (T, d), key (T, d), with T from 4 to 9.
+    Shapes: query (T, d), key (T, d), with T from 5 to 9.
 
     Raises: `ValueError` for other shapes.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
-    if q.ndim != 2 or q.shape != k.shape or not 4 <= len(q) <= 9:
+    if q.ndim != 2 or q.shape != k.shape or not 5 <= len(q) <= 9:
         raise ValueError(
-            f"query and key must have one shape (T, d), T from 4 to 9; got {q.shape} and {k.shape}"
+            f"query and key must have one shape (T, d), T from 5 to 9; got {q.shape} and {k.shape}"
         )
     n, plain = len(q), softmax(_plain(q, k, 0)[1])
     frames, told, table = [], [], []

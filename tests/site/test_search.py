@@ -53,6 +53,10 @@ TYPED = {
     "ring attention": "16_many_devices",
     "context parallelism": "16_many_devices",
     "NCCL": "16_many_devices",
+    "attention sink": "18_todays_models",
+    "QK-norm": "18_todays_models",
+    "MLA": "18_todays_models",
+    "FlexAttention": "18_todays_models",
     "test my kernel": "conformance",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",
