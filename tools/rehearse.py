@@ -12,9 +12,9 @@ and compares what it shows with what is stored; of Matplotlib's charts it compar
     lowest   the lowest versions that pyproject.toml allows
     latest   the newest versions there are
 
-torch has the version of requirements.txt in all of them, unless --torch-varies is given. Where torch
-is, transformers is too, for the chapters on the models of others: in the first environment with the
-version of requirements.txt, because Colab's list does not hold what it needs in turn.
+torch has the version of requirements.txt in all of them, unless --torch-varies is given. Where
+torch is, there is transformers, for the chapters on the models of others. In the first environment
+it has the version of requirements.txt, because Colab's list lacks what it needs in turn.
 """
 
 from __future__ import annotations
