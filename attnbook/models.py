@@ -94,15 +94,24 @@ def _double(value: Any) -> Any:
     return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
 
-def habits(family: str) -> list[str]:
-    """Return in words what the attention of a family does, by the library's default settings.
+PLACES = ("heads", "queries, keys", "scores", "which keys", "softmax")
 
-    The model is built in full size on the device meta. What it does follows from its configuration
-    and from the names of its parameters.
+
+def habits(family: str) -> dict[str, str]:
+    """Return what the attention of a family does in each of five places of the formula.
+
+    This holds for the library's default settings. The model is built in full size on the device
+    meta, and what it does follows from its configuration and from the names of its parameters. A
+    fraction says in how many of the layers.
 
     Example:
-        >>> habits("gemma2")
-        ['groups of 2', 'rotary', 'window of 4096 in 13 of 26 layers', 'cap 50']
+        >>> for place, habit in habits("gemma2").items():
+        ...     print(f"{place}: {habit}")
+        heads: groups of 2
+        queries, keys: rotary
+        scores: cap 50
+        which keys: 4096 (13/26)
+        softmax: –
     """
     config = CONFIG_MAPPING[family]()
     with torch.device("meta"):
@@ -110,15 +119,32 @@ def habits(family: str) -> list[str]:
     names = " ".join(name for name, _ in model.named_parameters())
     heads = config.num_attention_heads
     group = heads // (getattr(config, "num_key_value_heads", None) or heads)
-    found = [f"groups of {group}"] if group > 1 and "kv_a_" not in names else []
-    found.append("rotary" if hasattr(config, "rope_parameters") else "ALiBi")
-    marks = {"q_norm": "QK-norm", "sinks": "sinks", "kv_a_": "latent"}
-    found += [said for mark, said in marks.items() if mark in names]
+    turned = hasattr(config, "rope_parameters")
+    cap = getattr(config, "attn_logit_softcapping", None)
     layers = getattr(config, "layer_types", None) or []
-    for kind in ("sliding", "linear"):
-        if count := layers.count(f"{kind}_attention"):
-            said = f"window of {config.sliding_window}" if kind == "sliding" else "linear attention"
-            found.append(f"{said} in {count} of {len(layers)} layers")
-    if cap := getattr(config, "attn_logit_softcapping", None):
-        found.append(f"cap {cap:.0f}")
-    return found
+    windows, linear = (layers.count(f"{kind}_attention") for kind in ("sliding", "linear"))
+    found = (
+        "latent" if "kv_a_" in names else f"groups of {group}" if group > 1 else "",
+        ", ".join(["rotary"] * turned + ["QK-norm"] * ("q_norm" in names)),
+        f"cap {cap:.0f}" if cap else "" if turned else "ALiBi",
+        f"{config.sliding_window} ({windows}/{len(layers)})" if windows else "",
+        "sinks" if "sinks" in names else f"linear ({linear}/{len(layers)})" if linear else "",
+    )
+    return {place: habit or "–" for place, habit in zip(PLACES, found, strict=True)}
+
+
+def table(rows: dict[str, dict[str, str]]) -> None:
+    """Print a line of words for each name, in columns under the places.
+
+    Example:
+        >>> table({"a": {"one": "–", "two": "cap 50"}, "longer": {"one": "sinks", "two": "–"}})
+                one    two
+        a       –      cap 50
+        longer  sinks  –
+    """
+    places = next(iter(rows.values()))
+    columns = [["", *rows], *([place, *(row[place] for row in rows.values())] for place in places)]
+    widths = [max(map(len, column)) for column in columns]
+    for line in zip(*columns, strict=True):
+        words = (word.ljust(width) for word, width in zip(line, widths, strict=True))
+        print("  ".join(words).rstrip())

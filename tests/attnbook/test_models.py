@@ -40,16 +40,15 @@ def test_the_seed_draws_weights_and_tokens() -> None:
 @pytest.mark.parametrize(
     ("family", "expected"),
     [
-        ("qwen3", {"QK-norm"}),
-        ("gpt_oss", {"groups of 8", "sinks", "window of 128 in 18 of 36 layers"}),
-        ("deepseek_v3", {"latent"}),
-        ("bloom", {"ALiBi"}),
-        ("qwen3_next", {"groups of 8", "linear attention in 36 of 48 layers"}),
+        ("llama", "– | rotary | – | – | –"),
+        ("qwen3", "– | rotary, QK-norm | – | – | –"),
+        ("gpt_oss", "groups of 8 | rotary | – | 128 (18/36) | sinks"),
+        ("gemma2", "groups of 2 | rotary | cap 50 | 4096 (13/26) | –"),
+        ("deepseek_v3", "latent | rotary | – | – | –"),
+        ("bloom", "– | – | ALiBi | – | –"),
+        ("qwen3_next", "groups of 8 | rotary, QK-norm | – | – | linear (36/48)"),
     ],
 )
-def test_habits(family: str, expected: set[str]) -> None:
-    found = set(models.habits(family))
-    assert expected <= found
-    assert ("rotary" in found) == (family != "bloom") and ("sinks" in found) == (
-        family == "gpt_oss"
-    )
+def test_habits(family: str, expected: str) -> None:
+    found = models.habits(family)
+    assert tuple(found) == models.PLACES and " | ".join(found.values()) == expected
