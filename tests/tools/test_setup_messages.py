@@ -23,6 +23,7 @@ COPIED = (
     "tools/step.sh",
     "tools/constraints.txt",
     "requirements.txt",
+    "tools/model.txt",
     "pyproject.toml",
     "package.json",
     "package-lock.json",
@@ -243,6 +244,16 @@ def test_a_step_that_fails_says_why_and_is_done_again(
     assert "nobody reads" not in out
     assert (project / stamp).exists()
     assert len(out.splitlines()) <= 6
+
+
+def test_without_the_model_of_chapter_19_the_tests_go_on_and_say_so(project: Path) -> None:
+    (project / "message").write_text(PIP_CERTIFICATE, encoding="utf-8")
+    status, out, err = make(project, ".venv/.model", FAIL_AT="--require-hashes")
+    assert status == 0 and out.endswith("The tests go on without the model, and skip chapter 19\n")
+    assert "Stopped while installing the model: " in err
+    assert not (project / ".venv/.model").exists()
+    assert make(project, ".venv/.model")[0] == 0
+    assert (project / ".venv/.model").exists()
 
 
 def test_a_step_that_is_interrupted_is_done_again(project: Path) -> None:
