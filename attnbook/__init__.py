@@ -5,6 +5,7 @@
     examples      the numbers that every chapter uses, and the published ones that chapter 6 checks
     experiments   what the scale does to scores, weights and gradients, measured
     figures       every drawing (needs Matplotlib)
+    models        attention modules of today's models (needs transformers)
     ranks         a notebook's function on several processes (needs torch)
 
 `attnbook` is not part of the public, versioned API: a release may change it in any way that the

@@ -38,7 +38,12 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "torch_ring": ("numpy", "torch"),
 }
 # The extra that brings a package: pip install "attnlib[figures]".
-_EXTRAS = {"torch": "torch", "triton": "triton", "matplotlib": "figures"}
+_EXTRAS = {
+    "torch": "torch",
+    "triton": "triton",
+    "matplotlib": "figures",
+    "transformers": "models",
+}
 
 
 def implementations() -> dict[str, Callable[..., Any]]:

@@ -12,7 +12,9 @@ and compares what it shows with what is stored; of Matplotlib's charts it compar
     lowest   the lowest versions that pyproject.toml allows
     latest   the newest versions there are
 
-torch has the version of requirements.txt in all of them, unless --torch-varies is given.
+torch has the version of requirements.txt in all of them, unless --torch-varies is given. Where
+torch is, there is transformers, for the chapters on the models of others. In the first environment
+it has the version of requirements.txt, because Colab's list lacks what it needs in turn.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from tools import ROOT, notebooks
 CACHE = ROOT / "_build" / "colab"
 NAMES = ("colab", "numpy", "lowest", "latest")
 BROUGHT = ("attnlib", "triton")  # what the set-up cells may install
-SHOWN = ("numpy", "torch", "triton", "matplotlib", "ipykernel", "ipython")
+SHOWN = ("numpy", "torch", "triton", "transformers", "matplotlib", "ipykernel", "ipython")
 NBVAL = [
     "--nbval",
     "--nbval-kernel-name=rehearsal",
@@ -45,7 +47,8 @@ NBVAL = [
 ]
 NBVAL += [f"--nbval-sanitize-with={ROOT / 'tests' / 'attnbook' / 'newer_matplotlib.cfg'}"]
 TORCH = re.compile(
-    r"^\s*(?:import|from)\s+(?:torch|triton)\b|attnlib\.(?:torch|triton)_|\btorch_", re.M
+    r"^\s*(?:import|from)\s+(?:torch|triton|transformers)\b|attnlib\.(?:torch|triton)_|\btorch_",
+    re.M,
 )
 
 
@@ -70,14 +73,16 @@ def requirements(name: str, torch_varies: bool = False) -> list[str]:
     own = pins((ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines())
     if name in ("colab", "numpy"):
         wanted = pins((ROOT / "tools" / "colab.txt").read_text(encoding="utf-8").splitlines())
+        wanted["transformers"] = own["transformers"]
     elif name == "lowest":
         wanted = floors() | {"ipykernel": own["ipykernel"]}
     else:
-        wanted = {package: package for package in ("numpy", "torch", "matplotlib", "ipykernel")}
+        newest = ("numpy", "torch", "transformers", "matplotlib", "ipykernel")
+        wanted = {package: package for package in newest}
     if not torch_varies:
         wanted["torch"] = own["torch"]
     if name == "numpy":
-        del wanted["torch"]
+        del wanted["torch"], wanted["transformers"]
     if sys.platform != "linux":
         wanted.pop("triton", None)
     return list(wanted.values())

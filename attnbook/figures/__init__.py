@@ -18,6 +18,7 @@ from attnbook.figures.decoding import cache_filling, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
+from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
@@ -52,6 +53,7 @@ __all__ = [
     "compared",
     "cosine_histograms",
     "dealt_keys",
+    "forms_explorer",
     "handout_links",
     "head_weights",
     "heads_diagram",

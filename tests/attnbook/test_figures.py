@@ -55,6 +55,11 @@ def _tile_walk() -> figures.MovingDrawing:
     return figures.tile_walk(WALKED, WALKED_VALUE, 2, 3)
 
 
+def _formed() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(18).standard_normal
+    return 2 * draw((5, 8)), draw((5, 8))
+
+
 DRINKS = ["herb tea", "juice", "coffee"]
 DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
 PRICES = np.array([2.0, 4.0, 3.0])
@@ -109,6 +114,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
+    "forms_explorer": lambda: figures.forms_explorer(*_formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
@@ -506,6 +512,51 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     assert len(drawing.table) == 1 + 2 * 2 + 4 * 4  # the size counts in four of the six kinds
 
 
+def test_forms_explorer_shows_the_weights_of_every_form() -> None:
+    drawing, (q, k) = DRAWINGS["forms_explorer"](), _formed()
+    assert isinstance(drawing, figures.MovingDrawing)
+    places, later = np.arange(5), np.triu(np.full((5, 5), -np.inf), 1)
+    distance = places[:, None] - places
+    s = q @ k.T / 8**0.5
+    length = np.linalg.norm(q, axis=1)[:, None], np.linalg.norm(k, axis=1)
+    normed = 8**0.5 * (q @ k.T) / (length[0] * length[1])
+    expected = [
+        *((f"queries × {n}", n * s, 0.0) for n in (1, 2, 4, 8, 16)),
+        *((f"queries × {n}, then QK-norm", normed, 0.0) for n in (1, 2, 4, 8, 16)),
+        *((f"soft cap, limit {n}", n * np.tanh(s / n), 0.0) for n in (50, 8, 4, 2, 1)),
+        *((f"ALiBi, slope {m}", s - slope * distance, 0.0)
+          for m, slope in (("0", 0), ("1/8", 0.125), ("1/4", 0.25), ("1/2", 0.5), ("1", 1))),
+        *((f"window of {n} key{'s' * (n > 1)}", np.where(distance < n, s, -np.inf), 0.0)
+          for n in (5, 4, 3, 2, 1)),
+        *((f"sink, s = {m}", s, e)
+          for m, e in (("−∞", 0), ("0", 1), ("1", np.e), ("2", np.e**2), ("4", np.e**4))),
+    ]  # fmt: skip
+    for frame, (title, scores, sink) in enumerate(expected):
+        e = np.exp(scores + later)
+        weights = np.column_stack([e, np.full(5, sink)]) / (e.sum(1, keepdims=True) + sink)
+        assert _in_frame(drawing, "title", "text", frame) == title
+        assert drawing.labels[frame].startswith(f"{title}. Query 4 in percent: key 0 ")
+        assert drawing.table[1 + frame][0] == title
+        for j in range(6):
+            tall = float(_in_frame(drawing, f"bar-{j}", "height", frame))
+            assert abs(tall - 96 * weights[4, j]) < 0.051
+            assert float(drawing.table[1 + frame][1 + j]) == pytest.approx(
+                100 * weights[4, j], abs=0.51
+            )
+            for i in range(5):
+                if j <= i or j == 5:
+                    shown = _in_frame(drawing, f"percent-{i}-{j}", "text", frame)
+                    assert (shown == "·") == (weights[i, j] == 0)
+                    assert abs(float(shown.replace("·", "0")) - 100 * weights[i, j]) < 0.51
+    assert frame == len(drawing.labels) - 1 == 29
+
+
+def test_forms_explorer_stays_small() -> None:
+    draw = np.random.default_rng(18).standard_normal
+    drawing = figures.forms_explorer(2 * draw((8, 16)), draw((8, 16)))
+    assert len(drawing._repr_html_().encode()) < 60_000
+
+
 def test_mask_explorer_stays_small() -> None:
     assert len(figures.mask_explorer()._repr_html_().encode()) < 60_000
 
@@ -650,6 +701,8 @@ def _number(shown: str) -> float:
         lambda: figures.turned_query(DRINK_KEYS, PRICES, DRINKS, **TURNED, step=25),
         lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]),
         lambda: figures.mask_explorer(start=("all", 5, 2)),
+        lambda: figures.forms_explorer(np.ones((4, 2)), np.ones((4, 2))),
+        lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
         lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
         lambda: figures.word_in_context("bank", ["fish swim"], ["water"]),

@@ -168,6 +168,7 @@ FIGURES = {
     "handout links": ("06_published_examples", "link"),
     "mask explorer": ("07_masks", "n_keys"),
     "tile walk": ("12_online_softmax", "tile"),
+    "forms explorer": ("18_todays_models", "setting"),
 }
 ALL = pytest.mark.parametrize("name", FIGURES)
 
