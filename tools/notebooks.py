@@ -41,6 +41,15 @@ if importlib.util.find_spec("attnlib") is None:
     %pip install --quiet --no-deps git+{REPOSITORY}
 if importlib.util.find_spec("triton") is None and sys.platform == "linux":
     %pip install --quiet --no-deps triton"""
+# For chapters on the models of others. Colab has transformers.
+MODELS_SETUP_CELL = f"""\
+# @title Set-up: installs attnlib and transformers where missing; changes nothing else
+import importlib.util
+
+if importlib.util.find_spec("attnlib") is None:
+    %pip install --quiet --no-deps git+{REPOSITORY}
+if importlib.util.find_spec("transformers") is None:
+    %pip install --quiet "transformers>=5\""""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

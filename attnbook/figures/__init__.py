@@ -20,6 +20,7 @@ from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
+from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
@@ -51,6 +52,7 @@ __all__ = [
     "dealt_keys",
     "gradient_tiles",
     "handout_links",
+    "head_explorer",
     "head_weights",
     "heads_diagram",
     "heatmap",

@@ -76,6 +76,14 @@ def _cache_filling() -> figures.MovingDrawing:
     return figures.cache_filling(4, WAYS, start=(1, 1))
 
 
+def _head_explorer() -> figures.MovingDrawing:
+    weights = [
+        [[[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]], np.eye(3)],
+        [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]],
+    ]
+    return figures.head_explorer(["[CLS]", "a", "because"], weights, start=(2, 0, 0))
+
+
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
 PROBES = ("water", "shore", "money")
 
@@ -105,6 +113,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
     "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
+    "head_explorer": lambda: _head_explorer(),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
@@ -576,6 +585,10 @@ def _number(shown: str) -> float:
         lambda: figures.cache_filling(2, {"a": [0, 2]}),
         lambda: figures.dealt_keys(9, 2),
         lambda: figures.dealt_keys(9, 1),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1, 2, 2)) / 2),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1))),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
+        lambda: figures.head_explorer(["a" * 17], np.ones((1, 1, 1, 1))),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),

@@ -10,7 +10,7 @@ import pytest
 from honesty import RULES
 from honesty.content import links_lead_somewhere, prose, word_count
 
-from tools.notebooks import SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
+from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
@@ -160,6 +160,8 @@ BAD: dict[str, list[Change]] = {
         add(code("x = 1", tags=(SETUP_TAG,))),
         put("# @title Set-up", source=TRITON_SETUP_CELL),
         add(code("import triton")),
+        put("# @title Set-up", source=MODELS_SETUP_CELL),
+        add(code("from transformers import AutoModel")),
     ],
     "equations_are_evaluated": [
         drop("$$a = b$$"),
@@ -234,11 +236,18 @@ def test_rule_accepts(rule: str) -> None:
     assert RULES[rule](good()) == []
 
 
+@pytest.mark.parametrize(
+    ("set_up", "line"),
+    [
+        (TRITON_SETUP_CELL, "import triton.language as tl"),
+        (MODELS_SETUP_CELL, "from transformers import AutoModel"),
+    ],
+)
 @pytest.mark.parametrize("rule", RULES)
-def test_rule_accepts_a_chapter_with_triton(rule: str) -> None:
+def test_rule_accepts_a_chapter_that_installs_more(rule: str, set_up: str, line: str) -> None:
     notebook = good()
-    put("# @title Set-up", source=TRITON_SETUP_CELL)(notebook)
-    reword("x = 2", "x = 2", "import triton.language as tl\n\nx = 2")(notebook)
+    put("# @title Set-up", source=set_up)(notebook)
+    reword("x = 2", "x = 2", f"{line}\n\nx = 2")(notebook)
     assert RULES[rule](notebook) == []
 
 

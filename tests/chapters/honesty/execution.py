@@ -19,7 +19,7 @@ from honesty.cells import (
     shown,
     tags,
 )
-from tools.notebooks import SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
+from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 UNCHECKED_TAGS = re.compile(r"nbval-(ignore-output|skip)|skip-.*|pytest-validate-ignore-output")
 NBVAL_COMMENT = re.compile(r"(?m)^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_\w+)")
@@ -172,21 +172,23 @@ def short_cells(notebook: Notebook) -> list[str]:
     return faults
 
 
-TRITON_IMPORT = re.compile(r"(?m)^\s*(import|from) triton\b")
+SPECIAL_SETUP = {"triton": TRITON_SETUP_CELL, "transformers": MODELS_SETUP_CELL}
+SPECIAL_IMPORT = re.compile(rf"(?m)^\s*(?:import|from) ({'|'.join(SPECIAL_SETUP)})\b")
 
 
 def set_up_first(notebook: Notebook) -> list[str]:
     """The first code cell is the set-up cell, to the letter, and no other is tagged so.
 
-    A chapter that imports Triton has the one that installs it too, and no other chapter has.
+    A chapter that imports Triton or transformers has the one that installs it too, and no other
+    chapter has.
     """
     cells = list(code_cells(notebook))
     if not cells:
         return ["no code cell"]
     name, first = cells[0]
     faults = []
-    needs_triton = any(TRITON_IMPORT.search(cell["source"]) for _, cell in cells)
-    expected = TRITON_SETUP_CELL if needs_triton else SETUP_CELL
+    imports = (SPECIAL_IMPORT.search(cell["source"]) for _, cell in cells)
+    expected = next((SPECIAL_SETUP[found[1]] for found in imports if found), SETUP_CELL)
     if first["source"] != expected or SETUP_TAG not in tags(first):
         faults.append(f"{name}: not the set-up cell of tools/notebooks.py with tag {SETUP_TAG}")
     faults += [f"{name}: a second set-up cell" for name, c in cells[1:] if SETUP_TAG in tags(c)]
