@@ -20,6 +20,8 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 # A notebook stores what its cells show, and a progress bar differs from run to run. The libraries
 # read this when they are imported; without widgets they would also warn that bars are plain text.
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+# Some versions report a stored tensor that the model has no use for.
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 

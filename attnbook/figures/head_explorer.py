@@ -13,12 +13,14 @@ from attnbook.figures.moving import Control, MovingDrawing
 
 ROW, TOP, LETTER = 24.0, 58.0, 8.4  # a token's height, and room above; a letter's width
 GAP, NUMBERS = 110.0, 46.0  # between the two columns, and for the percent at the right
-LEAST = 0.005  # what rounds to 0 percent is not written
+LEAST = (
+    0.05  # a smaller weight has neither a line nor a number, or the frames would be too many bytes
+)
 
 
 def _looks(weights: Array, tokens: Sequence[str]) -> list[str]:
-    """Return what a token looks at, with percent, the largest first."""
-    order = np.argsort(-weights, kind="stable")
+    """Return the two tokens that a token most looks at, with percent."""
+    order = np.argsort(-weights, kind="stable")[:2]
     return [f"{tokens[key]} {weights[key]:.0%}" for key in order if weights[key] >= LEAST]
 
 
@@ -38,7 +40,7 @@ def _frame(weights: Array, query: int, tokens: Sequence[str], title: str) -> str
     for key, token in enumerate(tokens):
         y, weight = TOP + (key + 0.5) * ROW, float(weights[key])
         # One character, so that a thousand frames stay small: thickness, and 0 for none.
-        thick = f"{max(round(8 * weight), int(weight >= 0.03))}"
+        thick = f"{max(round(8 * weight), 1) if weight >= LEAST else 0}"
         share = f"{100 * weight:.0f}" if weight >= LEAST else " "
         body += [
             tag("line", x1=left, y1=middle, x2=right, y2=y, stroke="blue", stroke_width=thick,
@@ -55,8 +57,8 @@ def head_explorer(
 ) -> MovingDrawing:
     """Return a moving figure: sliders pick a token, a layer and a head; lines say where it looks.
 
-    A line is as thick as its weight, from 3 percent on; the number at the key says it in percent.
-    `start` is the first frame's (token, layer, head), each counted from 0.
+    A line is as thick as its weight, and the number at the key says the weight in percent. Weights
+    below 5 percent are not shown. `start` is the first frame's (token, layer, head), from 0 on.
 
     Shapes: weights (layers, heads, T, T), T tokens.
 
@@ -81,11 +83,11 @@ def head_explorer(
     frames, labels = [], []
     for query, layer, head in product(*map(range, sizes)):
         row = table[layer, head, query]
-        title = f"{tokens[query]}, layer {layer}, head {head}"
+        title = f"layer {layer}, head {head}"
         frames.append(_frame(row, query, tokens, title))
-        labels.append(f"{title}: {', '.join(_looks(row, tokens)[:3])}.")
+        labels.append(f"{tokens[query]}, {title}: {', '.join(_looks(row, tokens)) or 'nothing'}.")
     rows = [
-        [f"{layer}.{head}", *(_looks(row, tokens)[0] for row in table[layer, head])]
+        [f"{layer}.{head}", *(", ".join(_looks(row, tokens)[:1]) for row in table[layer, head])]
         for layer, head in product(range(n_layers), range(n_heads))
     ]
     names = tuple(f"{index}: {token}" for index, token in enumerate(tokens))
