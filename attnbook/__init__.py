@@ -5,6 +5,7 @@
     experiments   what the scale does to scores, weights and gradients, measured
     figures       every drawing (needs Matplotlib)
     ranks         a notebook's function on several processes (needs torch)
+    trained       the model of chapter 19: where it is, and sentences to try it on
 
 `attnbook` is not part of the public, versioned API: a release may change it in any way that the
 pages need. `attnlib` never imports it. Importing `attnbook` loads none of its modules; Matplotlib

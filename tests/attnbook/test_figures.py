@@ -314,6 +314,25 @@ def test_explorer_frames_hold_the_weights_and_the_means() -> None:
     assert all(len(row) == 10 for row in drawing.table)
 
 
+def test_head_explorer_frames_hold_the_weights_of_token_layer_and_head() -> None:
+    weights = np.random.default_rng(0).dirichlet(np.full(3, 0.3), size=(2, 4, 3))
+    drawing = figures.head_explorer(["a", "bb", "c"], weights, start=(1, 1, 3))
+    assert isinstance(drawing, figures.MovingDrawing)
+    assert (weights < 0.05).any() and (weights > 0.9).any()
+    frames = list(np.ndindex(3, 2, 4))
+    assert drawing.alt == drawing.labels[frames.index((1, 1, 3))]
+    for frame, (token, layer, head) in enumerate(frames):
+        assert drawing.labels[frame].startswith(f"{'a bb c'.split()[token]}, layer {layer}, head")
+        middle = float(_in_frame(drawing, "mark", "y", frame)) + 12
+        for key, weight in enumerate(weights[layer, head, token]):
+            assert float(_in_frame(drawing, f"l{key}", "y1", frame)) == middle
+            shown = _in_frame(drawing, f"w{key}", "text", frame)
+            thick = int(_in_frame(drawing, f"l{key}", "stroke-width", frame))
+            assert shown == (f"{100 * weight:.0f}" if weight >= 0.05 else " ")
+            assert thick == (max(round(8 * weight), 1) if weight >= 0.05 else 0)
+    assert [row[0] for row in drawing.table[1:]] == [f"{n}.{m}" for n in (0, 1) for m in range(4)]
+
+
 def test_turned_query_frames_hold_scores_weights_and_the_answer() -> None:
     drawing = _turned_query()
     for frame, degrees in enumerate(range(0, 360, 15)):

@@ -53,6 +53,9 @@ TYPED = {
     "ring attention": "16_many_devices",
     "context parallelism": "16_many_devices",
     "NCCL": "16_many_devices",
+    "BERT": "19_real_model",
+    "sentence embedding": "19_real_model",
+    "BertViz": "19_real_model",
     "test my kernel": "conformance",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",
