@@ -322,7 +322,7 @@ def test_head_explorer_frames_hold_the_weights_of_token_layer_and_head() -> None
     frames = list(np.ndindex(3, 2, 4))
     assert drawing.alt == drawing.labels[frames.index((1, 1, 3))]
     for frame, (token, layer, head) in enumerate(frames):
-        assert drawing.labels[frame].startswith(f"{'a bb c'.split()[token]}, layer {layer}, head")
+        assert drawing.labels[frame].startswith(f"{['a', 'bb', 'c'][token]}, layer {layer}, head")
         middle = float(_in_frame(drawing, "mark", "y", frame)) + 12
         for key, weight in enumerate(weights[layer, head, token]):
             assert float(_in_frame(drawing, f"l{key}", "y1", frame)) == middle
