@@ -4,6 +4,7 @@ PYTHON ?= python3
 PORT ?= 8000
 PYTEST_ARGS ?=
 COLAB_ARGS ?=
+REPORT_ARGS ?=
 ONLY ?=
 RUNS ?= 3
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
@@ -14,7 +15,7 @@ WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench lighthouse \
+.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench kernel-report lighthouse \
   dist clean FORCE
 SHELL := /bin/sh
 
@@ -33,7 +34,7 @@ export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the commands
 	@echo "make ..."
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
 
 # -- environment -----------------------------------------------------------------------------------
@@ -167,6 +168,9 @@ bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmar
 	@for what in ratios blockwise decoding ring; do \
 	  env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.$$what || exit 1; done
 	@$(BIN)/python -m benchmarks.tables
+
+kernel-report: $(ENVIRONMENT) ## compile triton_fused for three GPUs, without one, and count
+	@env -u TRITON_INTERPRET $(BIN)/python -m benchmarks.kernel_report $(REPORT_ARGS)
 
 colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)

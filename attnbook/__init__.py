@@ -1,5 +1,6 @@
 """What the pages of the book draw and measure with; it comes in one wheel with `attnlib`.
 
+    compiled      what Triton's compiler makes of a kernel (needs Triton, and no GPU)
     costs         operations counted, and seconds by the clock
     examples      the numbers that every chapter uses, and the published ones that chapter 6 checks
     experiments   what the scale does to scores, weights and gradients, measured

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -120,6 +121,15 @@ def as_line(row: dict[str, object]) -> str:
     )
 
 
+def geometric_mean(numbers: list[float]) -> float:
+    """Return the mean of numbers that are factors.
+
+    >>> geometric_mean([2.0, 8.0])
+    4.0
+    """
+    return math.exp(sum(map(math.log, numbers)) / len(numbers))
+
+
 def geometric_means(rows: list[dict[str, object]]) -> dict[str, float]:
     """Return the means of the ratios that the targets are about."""
     blockwise = [row for row in rows if row["form"] == "torch_blockwise"]
@@ -134,19 +144,30 @@ def geometric_means(rows: list[dict[str, object]]) -> dict[str, float]:
         "float16, forward + backward": [r for r in blockwise if r["dtype"] == "float16"],
     }
     return {
-        name: math.exp(sum(math.log(float(str(row["ratio"]))) for row in group) / len(group))
+        name: geometric_mean([float(str(row["ratio"])) for row in group])
         for name, group in groups.items()
         if group
     }
+
+
+def name_of(machine: dict[str, object]) -> str:
+    """Return the name of a machine's file; another kind of processor has a file of its own.
+
+    >>> name_of({"cpu": "One CPU @ 2.50GHz", "bfloat16": "none"})
+    'one-cpu-2-50ghz-bfloat16-none'
+    """
+    words = f"{machine['cpu']} bfloat16 {machine['bfloat16']}".lower()
+    return re.sub(r"[^a-z0-9]+", "-", words)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print a table, store the result."""
     parser = argparse.ArgumentParser(description="the forms on tensors against torch's kernel")
     parser.add_argument("--quick", action="store_true", help="short sequences, few pairs")
-    parser.add_argument("--output", type=Path, default=RESULTS / "blockwise.json")
+    parser.add_argument("--output", type=Path, help="else a file named for the processor")
     options = parser.parse_args(arguments)
     about = machine()
+    file = options.output or RESULTS / "blockwise" / f"{name_of(about)}.json"
     print(", ".join(f"{name} {what}" for name, what in about.items()))
     todo, rows = list(cases(options.quick)), []
     for place, case in enumerate(todo, start=1):
@@ -171,7 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
         "means": means,
         "memory": memory,
     }
-    store(result, options.output)
+    store(result, file)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from attnbook import figures
+from benchmarks.blockwise import geometric_mean
 from benchmarks.timing import RESULTS
 
 PAGE = Path(__file__).resolve().parent.parent / "reference" / "benchmarks.md"
@@ -27,39 +29,96 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([first, "|" + "---|" * len(lines[0]), *others])
 
 
-def machine(result: Result) -> str:
-    return table(["what", "value"], result["machine"].items())
+def labels(results: list[Result]) -> list[str]:
+    """Return what the stored runs are called on the page."""
+    return [f"run {letter}" for letter, _ in zip(ascii_uppercase, results, strict=False)]
 
 
-def means(result: Result) -> str:
-    rows = ((name, f"{mean:.2f}") for name, mean in result["means"].items())
-    return table(["geometric mean over", "ratio to torch"], rows)
+def machines(results: list[Result]) -> str:
+    """Return the machine and the versions of each stored run, side by side."""
+    names = dict.fromkeys(name for result in results for name in result["machine"])
+    rows = ([name, *(result["machine"].get(name, "") for result in results)] for name in names)
+    return table(["what", *labels(results)], rows)
 
 
-def timings(result: Result) -> str:
-    head = ["form", "dtype", "heads × T × D", "keys", "pass", "ratio", "products", "quartiles"]
-    rows = [
-        [
+def means(results: list[Result]) -> str:
+    rows = (
+        [name, *(f"{result['means'][name]:.2f}" for result in results)]
+        for name in results[0]["means"]
+    )
+    return table(["ratio to torch, geometric mean over", *labels(results)], rows)
+
+
+def halves(results: list[Result]) -> str:
+    """Return how long half precision takes each side, by its own time in float32."""
+    rows = []
+    for run, result in zip(labels(results), results, strict=True):
+        cases = {(row["form"], row["dtype"], *size(row)): row for row in result["rows"]}
+        for dtype in ("bfloat16", "float16"):
+            pairs = [
+                (row, cases[row["form"], "float32", *rest])
+                for (_, kind, *rest), row in cases.items()
+                if kind == dtype
+            ]
+            by_own = [
+                geometric_mean([half[side] / wide[side] for half, wide in pairs])
+                for side in ("theirs", "ours")
+            ]
+            ratio = result["means"][f"{dtype}, forward + backward"]
+            rows.append([dtype, run, *(f"{number:.2f}" for number in (*by_own, ratio))])
+    head = ["dtype", "run", "torch, by its float32", "ours, by its float32", "ratio to torch"]
+    return table(head, rows)
+
+
+def size(row: Result) -> tuple[Any, ...]:
+    """Return what was computed in a row, but for the form and the dtype."""
+    names = ("heads", "n_tokens", "n_features", "is_causal", "backward")
+    return tuple(row[name] for name in names)
+
+
+def timings(results: list[Result]) -> str:
+    """Return every case: the ratios of all runs, then what the reader may want beside them."""
+    head = ["form", "dtype", "heads × T × D", "keys", "pass", *labels(results)]
+    head += [f"{what}, {run}" for what in ("products", "quartiles") for run in labels(results)]
+    found = [{(row["form"], row["dtype"], *size(row)): row for row in r["rows"]} for r in results]
+    rows = []
+    for case, row in found[0].items():
+        cells = [
             row["form"],
             row["dtype"],
             f"{row['heads']} × {row['n_tokens']} × {row['n_features']}",
             "causal" if row["is_causal"] else "all",
             "both" if row["backward"] else "forward",
-            f"{row['ratio']:.2f}",
-            "" if row["to_products"] is None else f"{row['to_products']:.2f}",
-            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
         ]
-        for row in result["rows"]
-    ]
+        same = [run[case] for run in found]
+        cells += [f"{one['ratio']:.2f}" for one in same]
+        products = (one["to_products"] for one in same)
+        cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in products]
+        cells += [f"{one['ratio_low']:.2f} to {one['ratio_high']:.2f}" for one in same]
+        rows.append(cells)
     return table(head, rows)
 
 
-def memory(result: Result) -> str:
+def memory(results: list[Result]) -> str:
+    found = [
+        {(row["form"], row["n_tokens"]): row["extra_bytes"] / 2**20 for row in result["memory"]}
+        for result in results
+    ]
     rows = (
-        (row["form"], f"{row['n_tokens']:,}", f"{row['extra_bytes'] / 2**20:,.0f}")
-        for row in result["memory"]
+        [form, f"{n_tokens:,}", *(f"{run[form, n_tokens]:,.0f}" for run in found)]
+        for form, n_tokens in found[0]
     )
-    return table(["form", "T", "MiB over inputs and results"], rows)
+    return table(["form", "T", *(f"MiB, {run}" for run in labels(results))], rows)
+
+
+def decoding(result: Result) -> str:
+    """Return what a step with a cache takes, and what a layer with a cache saves."""
+    rows = [[f"a step, {name}", f"{mean:.2f}"] for name, mean in result["means"].items()]
+    for row in result["layers"]:
+        rows.append(
+            [f"a layer, recomputed by cached, T = {row['n_tokens']}", f"{row['ratio']:.0f}"]
+        )
+    return table(["what", "ratio"], rows)
 
 
 def ring(result: Result) -> str:
@@ -72,7 +131,10 @@ def ring(result: Result) -> str:
 
 
 def gpu(result: Result | None) -> str:
-    """Return the machine and the rows of a GPU: speed, share of a large product's, ratios."""
+    """Return the machine and the rows of a GPU: speed, share of a large product's, ratios.
+
+    The speed is that of the operations as they are usually counted, and of those that are done.
+    """
     if result is None:
         return (
             "No figures of a GPU are stored yet: none was at hand. What stands above was measured "
@@ -85,15 +147,16 @@ def gpu(result: Result | None) -> str:
         case = [row["form"], row["n_tokens"], row["n_features"], keys]
         case.append("backward" if row["backward"] else "forward")
         if "tflops" in row:
-            found = [f"{row['tflops']:.0f}", f"{row['tflops'] / result['peak_tflops']:.0%}"]
+            done = f"{row['tflops_done']:.0f}" if "tflops_done" in row else ""
+            found = [f"{row['tflops']:.0f}", done, f"{row['tflops'] / result['peak_tflops']:.0%}"]
             ratios = (row["ratios"].get(peer) for peer in peers)
             found += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         else:
-            found = [row["why_not"], *[""] * (1 + len(peers))]
+            found = [row["why_not"], *[""] * (2 + len(peers))]
         rows.append(case + found)
-    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "share of a product's"]
+    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "as done", "share of a product's"]
     head += [f"time by {peer}'s" for peer in peers]
-    return f"{machine(result)}\n\n{table(head, rows)}"
+    return f"{table(['what', 'value'], result['machine'].items())}\n\n{table(head, rows)}"
 
 
 def ratios(result: Result) -> figures.Drawing:
@@ -133,11 +196,20 @@ def drawn(
     return figures.lines(lengths, values, x_title="tokens T", alt=alt, **options)
 
 
+def runs(folder: Path = RESULTS) -> list[Result]:
+    """Return the stored runs of `benchmarks.blockwise`, one for each machine, the newest first."""
+    found = [json.loads(file.read_text("utf-8")) for file in (folder / "blockwise").glob("*.json")]
+    found.sort(key=lambda run: (run["machine"]["date"], run["machine"]["cpu"]), reverse=True)
+    return found
+
+
 def parts(folder: Path = RESULTS) -> dict[str, str]:
     """Return what stands on the page, by the names of its places."""
     stored = {file.stem: json.loads(file.read_text("utf-8")) for file in folder.glob("*.json")}
-    found = {part.__name__: part(stored["blockwise"]) for part in (machine, means, memory, timings)}
-    return found | {"ring": ring(stored["ring"]), "gpu": gpu(stored.get("gpu"))}
+    of_runs = (machines, means, halves, memory, timings)
+    found = {part.__name__: part(runs(folder)) for part in of_runs}
+    found |= {part.__name__: part(stored[part.__name__]) for part in (decoding, ring)}
+    return found | {"gpu": gpu(stored.get("gpu"))}
 
 
 def written(page: str, found: dict[str, str]) -> str:
@@ -158,8 +230,8 @@ def written(page: str, found: dict[str, str]) -> str:
 def main() -> None:
     """Write the tables into the page, and the drawings beside the stored results."""
     PAGE.write_text(written(PAGE.read_text("utf-8"), parts()), "utf-8")
-    result = json.loads((RESULTS / "blockwise.json").read_text("utf-8"))
-    for name, drawing in (("ratios", ratios(result)), ("memory", bytes_(result))):
+    newest = runs()[0]
+    for name, drawing in (("ratios", ratios(newest)), ("memory", bytes_(newest))):
         (RESULTS / f"{name}.html").write_text(drawing._repr_html_() + "\n", "utf-8")
 
 

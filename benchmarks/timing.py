@@ -68,15 +68,32 @@ def compare(
     return Comparison(statistics.median(ratios), low, high, own, other, repeats)
 
 
+# The instructions that multiply bfloat16 numbers, by Linux's names for them, best first.
+BFLOAT16 = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}
+
+
+def processor(info: str) -> tuple[str, str]:
+    r"""Return a processor's name and its instructions for bfloat16, from the text of /proc/cpuinfo.
+
+    >>> processor("model name\t: One\nflags\t\t: fpu avx512_bf16\n")
+    ('One', 'AVX-512')
+    >>> processor("")
+    ('', 'unknown')
+    """
+    lines = (line.partition(":") for line in reversed(info.splitlines()))
+    about = {name.strip(): text.strip() for name, _, text in lines}
+    flags = about.get("flags", "").split()
+    found = [name for flag, name in BFLOAT16.items() if flag in flags]
+    return about.get("model name", ""), (found or ["none" if flags else "unknown"])[0]
+
+
 def machine() -> dict[str, object]:
     """Return what a time means nothing without."""
-    cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].partition(": ")[2] if names else cpu
+    cpu, bfloat16 = processor(info.read_text() if info.exists() else "")
     return {
-        "cpu": cpu,
+        "cpu": cpu or platform.processor() or platform.machine(),
+        "bfloat16": bfloat16,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "system": platform.system(),

@@ -9,6 +9,7 @@ from attnlib import _needs
 
 _needs(__name__, "matplotlib")
 
+from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared, handout_links
@@ -18,16 +19,17 @@ from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.gpu import H200, memory_levels, roofline
-from attnbook.figures.gradient_tiles import gradient_tiles
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
-from attnbook.figures.heads import head_weights, heads_diagram, shared_heads
+from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
+from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.moving import Control, MovingDrawing
-from attnbook.figures.order import squares
+from attnbook.figures.order import rotary_offset, squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
+from attnbook.figures.roofline_explorer import roofline_explorer
 from attnbook.figures.scaling import (
     rule_curves,
     scaling_explorer,
@@ -44,13 +46,13 @@ __all__ = [
     "MovingDrawing",
     "attention_stepper",
     "attention_steps",
+    "backward_walk",
     "bars",
     "bytes_explorer",
     "cache_filling",
     "compared",
     "cosine_histograms",
     "dealt_keys",
-    "gradient_tiles",
     "handout_links",
     "head_explorer",
     "head_weights",
@@ -58,6 +60,7 @@ __all__ = [
     "heatmap",
     "hull",
     "lines",
+    "looking_back",
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
@@ -66,6 +69,8 @@ __all__ = [
     "ring_bytes",
     "ring_timetable",
     "roofline",
+    "roofline_explorer",
+    "rotary_offset",
     "rule_curves",
     "scaling_explorer",
     "score_growth",
@@ -75,5 +80,6 @@ __all__ = [
     "tile_walk",
     "turned_pair",
     "turned_query",
+    "which_head",
     "word_in_context",
 ]

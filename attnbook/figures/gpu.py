@@ -16,8 +16,8 @@ LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker"
 # Size, and what a fused attention kernel keeps there. Sizes: data sheet of the H200, and NVIDIA's
 # tuning guide for Hopper, which has 50 MB of L2 for the H100; an H200 tells torch of 60.
 H200 = {
-    "registers": ("256 KB in each of 132", "a tile of scores; m, ℓ, õ"),
-    "shared memory": ("228 KB in each of 132", "blocks of Q, K and V"),
+    "registers": ("256 KiB in each of 132", "a tile of scores; m, ℓ, õ"),
+    "shared memory": ("228 KiB in each of 132", "blocks of Q, K and V"),
     "L2 cache": ("50 to 60 MB for all", "keys and values that were just read"),
     "HBM": ("141 GB for all, 4.8 TB/s", "Q, K, V, O, L; the dense form’s scores and weights"),
 }

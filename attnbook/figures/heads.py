@@ -1,15 +1,16 @@
-"""Several heads: their weights side by side, the way through them, and what they share."""
+"""Several heads: their weights, what each brings, the way through them, and what they share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.diagrams import Box, Join, boxes_and_arrows
-from attnbook.figures.drawing import Drawing, number, tag, text
+from attnbook.figures.drawing import Array, Drawing, axis_title, line, number, rect, tag, text
 from attnbook.figures.matrices import _heatmap
+from attnbook.figures.moving import Control, MovingDrawing
 
 # A head is known by its number; colour and dash of its lines say it again.
 LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3"))
@@ -34,6 +35,132 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
         x, tall = x + width, max(tall, height)
         words.append(alt)
     return Drawing.from_elements("".join(body), x, tall, " ".join(words))
+
+
+# `which_head`: where the weights and the features begin, the room for a feature and for a row.
+WEIGHTS, FEATURES, CELL, ROW = 92.0, 196.0, 30.0, 32.0
+SQUARE = 24.0  # the side of the square for 1 or −1
+
+
+def _square(x: float, y: float, value: float, part: str) -> str:
+    """Return a square about (x, y) with the area of |value|, filled above zero, else outlined."""
+    side = SQUARE * abs(value) ** 0.5
+    name = "blue" if value > 0 else "orange"
+    fill = "blue" if value > 0 else "none"
+    return rect(x - side / 2, y - side / 2, side, side, fill, stroke=name, stroke_width=1.6,
+                data_part=part)  # fmt: skip
+
+
+def _which_head_frame(
+    sentence: str, way: str, tokens: Sequence[str], values: Array, weights: Array, found: Array,
+    chosen: int | None,
+) -> str:  # fmt: skip
+    """Return the drawing of one way to take: its weights, and what all heads together give."""
+    places = [FEATURES + (index + 0.5) * CELL for index in range(values.shape[1])]
+    right = FEATURES + CELL * len(places)
+    body = [
+        text(4, 22, f"{sentence}, {way}", text_anchor="start", font_weight="600", font_size=15,
+             data_part="title"),
+        axis_title(WEIGHTS, 50, "weight", text_anchor="start"),
+        axis_title((FEATURES + right) / 2, 50, "value: filled 1, outlined −1"),
+    ]  # fmt: skip
+    for row, (token, value, weight) in enumerate(zip(tokens, values, weights, strict=True)):
+        y = 76 + row * ROW
+        body += [
+            text(4, y + 4.5, token, text_anchor="start"),
+            rect(WEIGHTS, y - 8, 56 * weight, 16, "blue", data_part=f"bar-{row}"),
+            text(FEATURES - 8, y + 4.5, f"{weight:.2f}", text_anchor="end",
+                 data_part=f"weight-{row}"),
+        ]  # fmt: skip
+        body += [
+            _square(x, y, entry, f"value-{row}-{index}")
+            for index, (x, entry) in enumerate(zip(places, value, strict=True))
+        ]
+    top = 76 + len(tokens) * ROW
+    body += [
+        line(4, top - 10, right, top - 10, "grid"),
+        axis_title(
+            4, top + 12, f"output of “{tokens[0]}”, all heads together", text_anchor="start"
+        ),
+    ]
+    for head, row_found in enumerate(found):
+        y = top + 38 + head * ROW
+        first = head * len(places)
+        body.append(
+            text(4, y + 4.5, f"places {first} to {first + len(places) - 1}", text_anchor="start")
+        )
+        framed = "1" if chosen in (None, head) else "0"
+        body.append(
+            rect(FEATURES - 2, y - ROW / 2 + 1, right - FEATURES + 4, ROW - 2, stroke="muted",
+                 stroke_width=1.4, opacity=framed, data_part=f"frame-{head}")
+        )  # fmt: skip
+        body += [
+            _square(x, y, entry, f"found-{head}-{index}")
+            for index, (x, entry) in enumerate(zip(places, row_found, strict=True))
+        ]
+    return "".join(body)
+
+
+def which_head(
+    sentences: Mapping[str, ArrayLike], weights: ArrayLike, tokens: Sequence[str]
+) -> MovingDrawing:
+    """Return a moving figure: one head's weights at a time, and what all heads together give.
+
+    The query is the first token. Head n writes what it takes from the values into its own places of
+    the output, which are framed. The last step of the slider gives every head the mean of all
+    weights instead. Numbers are drawn to two decimals.
+
+    Shapes: each sentence (T, m) of values from −1 to 1, weights (h, T), T labels of the tokens.
+
+    Raises: `ValueError` for other shapes or values, or no sentence.
+
+    >>> rows = {"a": [[0.0], [1.0], [-1.0]]}
+    >>> which_head(rows, [[0, 1, 0], [0, 0, 1]], ["it", "one", "two"]).alt
+    'a, head 0: weights it 0.00, one 1.00, two 0.00. Places 0 to 0: 1; places 1 to 1: −1.'
+    """
+    heads = np.asarray(weights, dtype=np.float64)
+    tables = {name: np.asarray(rows, dtype=np.float64) for name, rows in sentences.items()}
+    if not tables:
+        raise ValueError("sentences must hold at least one sentence; got none")
+    if heads.ndim != 2 or heads.shape[0] == 0 or heads.shape[1] != len(tokens):
+        raise ValueError(f"weights must be (h, {len(tokens)}); got {heads.shape}")
+    features = next(iter(tables.values())).shape[-1:]
+    for name, rows in tables.items():
+        if rows.shape != (len(tokens), *features) or not np.all(np.abs(rows) <= 1.0):
+            raise ValueError(
+                f"sentences must be ({len(tokens)}, m) with entries from −1 to 1; "
+                f"got {rows.shape} for {name!r}"
+            )
+    ways = [*(f"head {n}" for n in range(len(heads))), "their mean"]
+    frames, labels, table = [], [], []
+    for name, rows in tables.items():
+        for n, way in enumerate(ways):
+            chosen = n if n < len(heads) else None
+            row = heads.mean(axis=0) if chosen is None else heads[n]
+            taken = np.broadcast_to(row, heads.shape) if chosen is None else heads
+            found = np.round(taken @ rows, 2) + 0.0
+            frames.append(_which_head_frame(name, way, tokens, rows, row, found, chosen))
+            told = ", ".join(f"{t} {a:.2f}" for t, a in zip(tokens, row, strict=True))
+            numbers = [", ".join(f"{v:g}".replace("-", "−") for v in head) for head in found]
+            spans = [
+                f"{i * rows.shape[1]} to {(i + 1) * rows.shape[1] - 1}" for i in range(len(heads))
+            ]
+            parts = "; places ".join(f"{s}: {v}" for s, v in zip(spans, numbers, strict=True))
+            labels.append(f"{name}, {way}: weights {told}.\nPlaces {parts}.")
+            table.append((f"{name}, {way}", told, *numbers))
+    header = "sentence and head", "weights", *(f"places {span}" for span in spans)
+    return MovingDrawing.from_frames(
+        frames,
+        FEATURES + CELL * features[0] + 8,
+        76 + len(tokens) * ROW + 38 + (len(heads) - 0.5) * ROW + 6,
+        controls=(
+            Control("sentence", "sentence", tuple(tables), kind="choice"),
+            Control("head", "weights of", tuple(ways)),
+        ),
+        labels=labels,
+        about="which head takes what",
+        table=(header, *table),
+    )
 
 
 def _spread(middle: float, step: float, count: int) -> list[float]:

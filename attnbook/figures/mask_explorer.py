@@ -14,25 +14,28 @@ from attnlib import masks
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
 KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {
-    "none": ("every j", lambda L, S, size: np.ones((L, S), dtype=np.bool_)),
     "causal, top-left": ("j ≤ i", lambda L, S, size: masks.causal(L, S)),
     "causal, bottom-right": (
         "j ≤ i + S − L",
         lambda L, S, size: masks.causal(L, S, align="bottom-right"),
     ),
     "window": ("i − {} ≤ j ≤ i", lambda L, S, size: masks.window(L, S, left=size, right=0)),
-    "padding": ("j < {}", lambda L, S, size: _padding(L, S, size)),
-    "causal and padding": (
+    "right padding": ("j < {}", lambda L, S, size: _padding(L, S, size, "right")),
+    "causal, right padding": (
         "j ≤ i and j < {}",
-        lambda L, S, size: masks.combine(masks.causal(L, S), _padding(L, S, size)),
+        lambda L, S, size: masks.combine(masks.causal(L, S), _padding(L, S, size, "right")),
+    ),
+    "causal, left padding": (
+        "S − {} ≤ j ≤ i",
+        lambda L, S, size: masks.combine(masks.causal(L, S), _padding(L, S, size, "left")),
     ),
 }
 # Narrow enough for a phone with eight keys.
 CELL, LEFT, TOP = 28.0, 42.0, 86.0
 
 
-def _padding(n_queries: int, n_keys: int, length: int) -> masks.Mask:
-    mask = masks.padding([length], n_keys)[0, 0]
+def _padding(n_queries: int, n_keys: int, length: int, side: masks.Side) -> masks.Mask:
+    mask = masks.padding([length], n_keys, side=side)[0, 0]
     return np.broadcast_to(mask, (n_queries, n_keys))
 
 
@@ -105,7 +108,7 @@ def mask_explorer(
     """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
     One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
-    of a window to the left, or the length of a sequence before its padding. Every mask comes from
+    of a window to the left, or the length of a sequence without its padding. Every mask comes from
     `attnlib.masks`; `start` is the first frame's (kind, S, size).
 
     Raises: `ValueError` when `start` is not among the options, or a length is more than the keys.

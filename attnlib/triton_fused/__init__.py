@@ -1,11 +1,12 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
 Every other form sends tiles of scores to memory and back between two operations. Here a tile is
-computed, turned into weights and used up on the chip (`_forward`, `_backward`; `_tiles` holds what
-they share, `_launch` starts them). Queries, keys and values are read. Written are the output and
-three numbers a row: the log-sum-exp, the largest score and the logarithm of the row sum. In half
-precision a forward that will be differentiated writes a second output, which holds what the first
-one lost when it was rounded.
+computed, turned into weights and used up on the chip (`_forward`, `_backward`, and `_mask_backward`
+for a mask that learns; `_tiles` holds what they share, `_launch` starts them, `_tuning` chooses how
+large a tile is). Queries, keys and values are read. Written are the output and three numbers a row:
+the log-sum-exp, the largest score and the logarithm of the row sum. In half precision a forward
+that will be differentiated writes a second output, which holds what the first one lost when it was
+rounded.
 
 Products take half precision in and add up in float32, which is what matrix units do. The weights
 are rounded to the values' dtype before they meet them, as every flash kernel rounds them. float32
@@ -58,8 +59,9 @@ def scaled_dot_product_attention(
     Masks, empty rows and NaN are those of `torch_blockwise`, in tiles of the kernel's size. The
     products of queries and keys must stay within float32 before they are scaled. The same call
     gives the same bits; with `deterministic=False` the backward is faster, and the last bits of
-    the query's gradient may change from call to call. A mask that requires a gradient, and tensors
-    that are not on a GPU (see above), raise a ValueError; second derivatives a RuntimeError.
+    the query's gradient may change from call to call. A floating mask has a gradient, in memory of
+    its own shape, summed where the mask is broadcast. Tensors that are not on a GPU (see above)
+    raise a ValueError; second derivatives a RuntimeError.
 
     Source:
         Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
@@ -72,7 +74,7 @@ def scaled_dot_product_attention(
         15.0
     """
     check_flag("deterministic", deterministic)
-    _check_that_it_runs(call.query, call.value, call.mask)
+    _check_that_it_runs(call.query, call.value)
     scale = call.scale_asked_for
     if scale is not None and scale <= 0:
         # In the kernel the scale is positive: it multiplies differences from the largest score.
@@ -80,10 +82,10 @@ def scaled_dot_product_attention(
         call.query, call.scale_asked_for = (
             (call.query * 0, 1.0) if scale == 0 else (-call.query, -scale)
         )
-    leaves = call.query, call.key, call.value
+    leaves = call.query, call.key, call.value, call.mask
     # What half precision loses is kept for the backward alone.
     keeps = call.query.element_size() < 4 and torch.is_grad_enabled()
-    keeps = keeps and any(x.requires_grad for x in leaves)
+    keeps = keeps and any(x is not None and x.requires_grad for x in leaves)
     results = _operator(call, [deterministic, keeps])
     return results.output, results.lse
 
@@ -123,8 +125,8 @@ def _run_backward(
     log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
 ) -> Four:  # fmt: skip
-    """Return the gradients that are needed; there is none for a mask."""
-    inputs = (query, key, value)
+    """Return the gradients that are needed."""
+    inputs = (query, key, value, attn_mask)
     deterministic, _ = options
     if shift.numel() and key.shape[-2]:
         gradients = differentiate(
@@ -133,14 +135,14 @@ def _run_backward(
             Band.of(band), group, bool(deterministic),
         )  # fmt: skip
     else:
-        gradients = [torch.zeros_like(x) for x in inputs]
-    first, second, third = (
+        gradients = [x if x is None else torch.zeros_like(x) for x in inputs]
+    first, second, third, fourth = (
         sums.sum_to_size(x.shape).to(x.dtype).contiguous()
-        if need and sums is not None
+        if need and x is not None and sums is not None
         else placeholder(query)
-        for x, sums, need in zip(inputs, gradients, needed[:3], strict=True)
+        for x, sums, need in zip(inputs, gradients, needed, strict=True)
     )
-    return first, second, third, placeholder(query)
+    return first, second, third, fourth
 
 
 def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
@@ -148,7 +150,7 @@ def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
     return computing_dtype(dtype, None if scale is None else scale / math.log(2))
 
 
-def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> None:
+def _check_that_it_runs(query: Tensor, value: Tensor) -> None:
     """Refuse what the kernels cannot do, and say who can."""
     kind = query.device.type
     if kind not in (("cpu", "cuda", "meta") if INTERPRETED else ("cuda", "meta")):
@@ -163,10 +165,6 @@ def _check_that_it_runs(query: Tensor, value: Tensor, attn_mask: Operand) -> Non
                 f"triton_fused takes up to {_LARGEST_WIDTH} features (torch_blockwise takes more); "
                 f"got {name} {tuple(tensor.shape)}"
             )
-    if attn_mask is not None and attn_mask.requires_grad and torch.is_grad_enabled():
-        raise ValueError(
-            "triton_fused has no gradient for attn_mask; torch_blockwise has one (or detach it)"
-        )
 
 
 _operator = Operator("triton_fused", _run_forward, _like, _run_backward)

@@ -9,7 +9,8 @@ same bits: `keys_backward` owns a block of keys and adds up dK and dV over all q
 that share the key head), `query_backward` owns a block of queries and adds up dQ over all keys.
 Each recomputes the scores: seven products instead of five. `keys_backward` can also add its part
 of dQ to memory by atomic additions, which makes five products in all; the order of these additions,
-and so the last bits, change from call to call.
+and so the last bits, change from call to call. Of more than 256 features of a key and a value
+together dK and dV come one after the other, which is one product more.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -82,6 +83,14 @@ class Stream(NamedTuple):
     d_output: Any
     numbers: Any
     d_query: Any  # None where dQ is not added to
+
+
+class Wanted(NamedTuple):
+    """Which gradients `keys_backward` computes; that of the query by atomic additions."""
+
+    by_query: bool
+    by_key: bool
+    by_value: bool
 
 
 class KeySums(NamedTuple):
@@ -197,8 +206,8 @@ def query_backward(
 
 @helper
 def gather_keys(
-    sums, own, stream, scales, sizes, start, end, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr,
-    WHOLE_Q: tl.constexpr, WHOLE: tl.constexpr,
+    sums, own, stream, scales, sizes, start, end, CHOICES: tl.constexpr, WANTED: tl.constexpr,
+    BLOCK_Q: tl.constexpr, WHOLE_Q: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Return the sums after dSᵀ Q and Pᵀ dO of the queries from `start` to `end` were added.
 
@@ -218,11 +227,13 @@ def gather_keys(
             sizes.n_keys, CHOICES, WHOLE,
         )  # fmt: skip
         p = tl.exp2((s - shift[None, :]) * scales.unit - log2_sum[None, :])
-        d_v = product(narrow(p, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
+        if WANTED.by_value:
+            d_v = product(narrow(p, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
         d_p = product(own.v, tl.trans(d_o), None, CHOICES.WIDE)
         d_s = narrow(d_scores(p, d_p, delta[None, :], s, CHOICES.MASK, WHOLE), CHOICES.DTYPE)
-        d_k = product(d_s, q, d_k, CHOICES.WIDE)
-        if stream.d_query is not None:
+        if WANTED.by_key:
+            d_k = product(d_s, q, d_k, CHOICES.WIDE)
+        if WANTED.by_query:
             k = zero_unseen(own.k, s, 1, CHOICES.MASK)
             d_q = product(tl.trans(d_s), k, None, CHOICES.WIDE)
             columns = tl.arange(0, CHOICES.BLOCK_E)
@@ -235,61 +246,61 @@ def gather_keys(
 @triton.jit(do_not_specialize=["case"])
 def keys_backward(
     inputs, d_output, numbers, gradients, scale, sizes, case, CHOICES: tl.constexpr,
-    WHOLE_Q: tl.constexpr, SCATTER: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    WANTED: tl.constexpr, MEMBERS: tl.constexpr, WHOLE_Q: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Compute dK and dV of a block of keys, summed over the query heads that share it.
+    """Compute dK and dV of a block of keys, summed over query heads that share it.
 
-    WHOLE_Q: blocks of queries have no ragged end. SCATTER: dQ is wanted too, in zeros.
+    MEMBERS: so many query heads, of the GROUP that shares a key head. Where they are fewer, there
+    are sums for each part of the group. WHOLE_Q: blocks of queries have no ragged end. dQ, if it is
+    wanted too, lies in zeros.
     """
     n_keys = sizes.n_keys
     scales = scales_of(scale, CHOICES)
-    batch, key_head, _, block = place(sizes.n_heads // CHOICES.GROUP, n_keys, 1, BLOCK_K, False)
+    batch, part, _, block = place(sizes.n_heads // MEMBERS, n_keys, 1, BLOCK_K, False)
+    key_head = part * MEMBERS // CHOICES.GROUP
     first = block * BLOCK_K
     keys = first + tl.arange(0, BLOCK_K)
     seen = keys < (tl.minimum(n_keys, sizes.n_queries + sizes.high) if CHOICES.HAS_HIGH else n_keys)
     if CHOICES.HAS_LOW:
         seen &= keys >= sizes.low
+    key, value = head_of(inputs.key, batch, key_head), head_of(inputs.value, batch, key_head)
     own = Keys(
-        load(
-            head_of(inputs.key, batch, key_head), keys, seen, CHOICES.E, CHOICES.BLOCK_E,
-            CHOICES.DTYPE,
-        ),
-        load(
-            head_of(inputs.value, batch, key_head), keys, seen, CHOICES.E_V, CHOICES.BLOCK_V,
-            CHOICES.DTYPE,
-        ),
+        load(key, keys, seen, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE),
+        load(value, keys, seen, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE),
         keys,
-    )  # fmt: skip
+    )
     start, whole, rest, end = query_span(first, sizes, CHOICES, BLOCK_Q, BLOCK_K)
 
     sums = KeySums(
         tl.full([BLOCK_K, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE),
         tl.full([BLOCK_K, CHOICES.BLOCK_V], 0.0, CHOICES.WIDE),
     )
-    for member in tl.range(0, CHOICES.GROUP):
-        head = key_head * CHOICES.GROUP + member
+    for member in tl.range(0, MEMBERS):
+        head = part * MEMBERS + member
         stream = Stream(
             heads_of(inputs, batch, head, key_head, CHOICES),
             head_of(d_output, batch, head),
             numbers_of(numbers, batch, head, sizes),
-            head_of(gradients.query, batch, head) if SCATTER else None,
+            head_of(gradients.query, batch, head) if WANTED.by_query else None,
         )
         sums = gather_keys(
-            sums, own, stream, scales, sizes, start, whole, CHOICES, BLOCK_Q, WHOLE_Q, False
+            sums, own, stream, scales, sizes, start, whole, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, False
         )  # fmt: skip
         sums = gather_keys(
-            sums, own, stream, scales, sizes, whole, rest, CHOICES, BLOCK_Q, WHOLE_Q, True
+            sums, own, stream, scales, sizes, whole, rest, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, True
         )  # fmt: skip
         if CHOICES.HAS_LOW:
             sums = gather_keys(
-                sums, own, stream, scales, sizes, rest, end, CHOICES, BLOCK_Q, WHOLE_Q, False
+                sums, own, stream, scales, sizes, rest, end, CHOICES, WANTED, BLOCK_Q, WHOLE_Q,
+                False,
             )  # fmt: skip
     d_k, d_v = sums
-    d_key, d_value = (
-        head_of(gradients.key, batch, key_head),
-        head_of(gradients.value, batch, key_head),
-    )
-    d_k = narrow(d_k * scales.scale, d_key.start.dtype.element_ty)
-    store(d_key, d_k, keys, n_keys, CHOICES.E, CHOICES.BLOCK_E)
-    d_v = narrow(d_v, d_value.start.dtype.element_ty)
-    store(d_value, d_v, keys, n_keys, CHOICES.E_V, CHOICES.BLOCK_V)
+    if WANTED.by_key:
+        d_key = head_of(gradients.key, batch, part)
+        d_k = narrow(d_k * scales.scale, d_key.start.dtype.element_ty)
+        store(d_key, d_k, keys, n_keys, CHOICES.E, CHOICES.BLOCK_E)
+    if WANTED.by_value:
+        d_value = head_of(gradients.value, batch, part)
+        d_v = narrow(d_v, d_value.start.dtype.element_ty)
+        store(d_value, d_v, keys, n_keys, CHOICES.E_V, CHOICES.BLOCK_V)

@@ -17,15 +17,19 @@ from torch import Tensor
 
 from attnlib._checks import Band
 from attnlib._torch_operators import Operand, Results, headroom_of
-from attnlib.triton_fused._backward import Gradients, Rows, row_sums
+from attnlib.triton_fused._backward import Gradients, Rows, Wanted, row_sums
 from attnlib.triton_fused._forward import Outputs
+from attnlib.triton_fused._mask_backward import Shared
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
 from attnlib.triton_fused._tuning import (
     FORWARD,
     INTERPRETED,
     KEYS_BACKWARD,
+    MASK_BACKWARD,
     QUERY_BACKWARD,
+    WIDEST_SUMS,
     Case,
+    architecture,
 )
 
 __all__ = ["INTERPRETED", "Kept", "Operands", "Upstream", "attend", "differentiate"]
@@ -114,7 +118,7 @@ def _within(bound: int, n_queries: int, n_keys: int) -> int:
 
 def _arguments(
     q: Tensor, k: Tensor, v: Tensor, mask: Operand, wide: torch.dtype, scale: float, band: Band,
-    group: int,
+    group: int, keeps: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the three kernels have in common."""
     batch, n_heads, n_queries, width = q.shape
@@ -127,16 +131,17 @@ def _arguments(
         _within(bound, n_queries, n_keys)
         for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
     )
+    span = 0 if band.left is None or band.right is None else max(0, high + 1 - low)
+    of_mask = 0 if mask is None else mask.element_size()
+    counts = (triton.next_power_of_2(n) for n in (n_queries, n_keys, batch * n_heads, span))
+    length_q, length_k, heads, seen = counts
     in_float32 = wide == torch.float32
     return {
         "inputs": Inputs(_view(q), _view(k), _view(v), _view(mask)),
         # Triton passes Python's floats as float32, so that a scale in float64 lies in memory.
         "scale": scale if in_float32 else torch.full((1,), scale, dtype=wide, device=q.device),
         "sizes": Sizes(n_heads, n_queries, n_keys, low, high),
-        "case": Case(
-            triton.next_power_of_2(n_queries), triton.next_power_of_2(n_keys),
-            triton.next_power_of_2(batch * n_heads), 0 if mask is None else mask.element_size(),
-        ),
+        "case": Case(length_q, length_k, heads, seen, of_mask, int(keeps), architecture()),
         "CHOICES": Choices(
             group, width, width_v, _padded(width), _padded(width_v), kind.value,
             band.left is not None, band.right is not None,
@@ -180,7 +185,7 @@ def attend(operands: Operands, results: Results, scale: float, band: Band, group
         for q, k, v, mask, o, lost_part, *sums in _walk(levelled):
             FORWARD(
                 q.shape[0] * q.shape[1],
-                **_arguments(q, k, v, mask, lse.dtype, scale, band, group),
+                **_arguments(q, k, v, mask, lse.dtype, scale, band, group, lost_part is not None),
                 results=Outputs(_view(o), _view(lost_part), *sums), headroom=headroom,
             )  # fmt: skip
 
@@ -191,37 +196,46 @@ def differentiate(
 ) -> list[Operand]:  # fmt: skip
     """Return the gradients that are needed, each with all leading dimensions of the result.
 
-    A gradient that will be summed over some of them, and dQ by atomic additions, is kept wide.
+    That of the mask has the shape of the mask, and is wide.
+    A gradient that will be summed over some of them or over parts of a group, and dQ by atomic
+    additions, is kept wide.
 
     Args:
         operands, scale, band, group: As given to `attend`.
         kept: What `attend` wrote.
         upstream: The gradients by output and log-sum-exp.
-        needed: Whether the gradients by query, key and value are needed.
+        needed: Whether the gradients by query, key, value and mask are needed.
         deterministic: False computes dQ by atomic additions.
     """
-    query, key, value, _ = operands
+    query, key, value, mask = operands
     batch, wide = kept.output.shape[:-2], kept.shift.dtype
     level = _level_all(operands, batch, group)
-    scatters = needed[0] and not deterministic
-    by_keys = needed[1] or needed[2] or scatters
+    members = _members(level, group)
+    scatters = bool(needed[0]) and not deterministic
     gradients: list[Operand] = []
-    for x, y, need in zip((query, key, value), level, (needed[0], by_keys, by_keys), strict=False):
+    for i, (x, y, need) in enumerate(zip((query, key, value), level, needed, strict=False)):
         assert y is not None
-        alone = x.numel() == y.numel() and not (scatters and x is query)
-        empty = torch.zeros if scatters and x is query else torch.empty
+        adds_up = scatters and i == 0
+        parts = 1 if i == 0 else group // members
+        alone = x.numel() == y.numel() and parts == 1 and not adds_up
+        empty = torch.zeros if adds_up else torch.empty
+        shape = *y.shape[:-3], y.shape[-3] * parts, *y.shape[-2:]
         dtype = x.dtype if alone else wide
-        gradients.append(empty(y.shape, dtype=dtype, device=x.device) if need else None)
+        gradients.append(empty(shape, dtype=dtype, device=x.device) if need else None)
+    d_mask = level_d_mask = None
+    if needed[3] and mask is not None:
+        d_mask = torch.zeros(mask.shape, dtype=wide, device=mask.device)
+        level_d_mask = _level_all(Operands(query, key, value, d_mask), batch, group)[3]
     # The kernels count numbers of a row one after the other; vmap may have expanded them.
     row_wise = [x.to(wide).contiguous() for x in (kept.shift, kept.log2_sum, upstream.lse)]
     row_wise.append(torch.empty_like(row_wise[0]))
     levelled: list[Operand] = [
         *level, _level(kept.output, batch),
         _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
-        *(_level(x[..., None], batch) for x in row_wise), *gradients,
+        *(_level(x[..., None], batch) for x in row_wise), *gradients, level_d_mask,
     ]  # fmt: skip
     with _ready(query.device):
-        for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v in _walk(levelled):
+        for q, k, v, m, o, lost, d_o, *rows, d_q, d_k, d_v, d_m in _walk(levelled):
             shift, log2_sum, d_lse, delta = rows
             n_heads, n_queries = q.shape[1], q.shape[2]
             heads = q.shape[0] * n_heads
@@ -230,14 +244,61 @@ def differentiate(
                 _view(o), _view(lost), _view(d_o), d_lse, delta, n_heads, n_queries,
                 v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
             )  # fmt: skip
-            common = _arguments(q, k, v, mask, wide, scale, band, group)
+            common = _arguments(q, k, v, m, wide, scale, band, group, lost is not None)
             common |= {"d_output": _view(d_o), "numbers": Rows(shift, log2_sum, delta)}
             if d_q is not None and not scatters:
                 QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
-            if by_keys:
-                written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
+            written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
+            for wanted in _passes(Wanted(scatters, *needed[1:3]), common["CHOICES"]):
                 KEYS_BACKWARD(
-                    heads // group, **common, gradients=written,
-                    WHOLE_Q=n_queries % 128 == 0, SCATTER=scatters,
+                    heads // members, **common, gradients=written, WANTED=wanted, MEMBERS=members,
+                    WHOLE_Q=n_queries % 128 == 0,
                 )  # fmt: skip
-    return gradients
+            if d_m is not None:
+                _differentiate_mask(d_m, heads, common)
+    if members < group:
+        gradients[1:] = [
+            x if x is None else x.unflatten(-3, (-1, group // members)).sum(-3)
+            for x in gradients[1:]
+        ]
+    return [*gradients, d_mask]
+
+
+def _differentiate_mask(d_mask: Tensor, heads: int, common: dict[str, Any]) -> None:
+    """Add the gradient of a mask to its memory; dimensions that are broadcast have strides of 0."""
+    shared = Shared(
+        *(n > 1 and step == 0 for n, step in zip(d_mask.shape, d_mask.stride(), strict=True))
+    )
+    own = d_mask[tuple(slice(0, 1) if once else slice(None) for once in shared)]
+    found = torch.empty_like(own)
+    programs = (1 if shared.batches else d_mask.shape[0]) * (1 if shared.heads else d_mask.shape[1])
+    MASK_BACKWARD(programs, **common, d_mask=_view(found), n_batches=d_mask.shape[0], SHARED=shared)
+    own += found
+
+
+def _members(level: Sequence[Operand], group: int) -> int:
+    """Return how many query heads one program of `keys_backward` adds up.
+
+    The whole group, unless there would be too few programs: then they share it.
+    """
+    key = level[1]
+    assert key is not None
+    programs = max(1, key.shape[:-2].numel() * -(-key.shape[-2] // 128))
+    enough = 2 * processors(key.device)
+    fitting = (n for n in range(group, 0, -1) if group % n == 0)
+    return next((n for n in fitting if programs * group // n >= enough), 1)
+
+
+def processors(device: torch.device) -> int:
+    """Return how many programs run side by side at least."""
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _passes(wanted: Wanted, choices: Choices) -> list[Wanted]:
+    """Return what is computed together: dK and dV of many features, one after the other."""
+    parts = [wanted]
+    if choices.BLOCK_E + choices.BLOCK_V > WIDEST_SUMS:
+        parts = [wanted._replace(by_value=False), Wanted(False, False, wanted.by_value)]
+    return [part for part in parts if any(part)]

@@ -279,11 +279,13 @@ def scores(
         else:
             s = tl.where(tl.load(mask.start + at, inside, 0) != 0, s, -INFINITY)
     if not WHOLE:
-        s = tl.where(j < end, s, -INFINITY)
-        if CHOICES.HAS_LOW:
-            s = tl.where(j >= i + sizes.low, s, -INFINITY)
+        last = end - 1  # of the keys that a query sees: one comparison for the end and the bound
         if CHOICES.HAS_HIGH:
-            s = tl.where(j <= i + sizes.high, s, -INFINITY)
+            last = tl.minimum(i + sizes.high, end - 1)
+        seen = j <= last
+        if CHOICES.HAS_LOW:
+            seen &= j >= i + sizes.low
+        s = tl.where(seen, s, -INFINITY)
     return s
 
 

@@ -11,6 +11,7 @@ import triton
 
 from attnlib.triton_fused._backward import keys_backward, query_backward
 from attnlib.triton_fused._forward import forward
+from attnlib.triton_fused._mask_backward import Shared, mask_backward
 from attnlib.triton_fused._tiles import Choices
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
@@ -25,34 +26,51 @@ class Blocks(NamedTuple):
     stages: int  # tiles on their way at a time
 
 
-# From the largest to the smallest, which always fits. Products of half precision on the matrix
-# units take 64 rows of the program's own block and more, and four warps share these 64 rows. With
-# eight warps a block of 64 rows is computed twice (`fits` says when that is allowed all the same).
+# From the largest to the smallest, which always fits. Four warps share 64 rows of the program's own
+# block when the products run on the matrix units; eight warps share 128.
 QUERY_BLOCKS = [
     Blocks(128, 128, 8, 3),
     Blocks(128, 128, 8, 2),
     Blocks(128, 64, 8, 3),
     Blocks(128, 64, 8, 2),
-    Blocks(128, 64, 4, 3),
     Blocks(64, 64, 4, 2),
     Blocks(64, 64, 4, 3),
+    Blocks(64, 32, 4, 2),
+    Blocks(32, 32, 2, 1),
     Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 1, 1),
     Blocks(16, 16, 4, 1),
 ]
 KEY_BLOCKS = [
     Blocks(64, 128, 8, 2),
     Blocks(32, 128, 8, 2),
     Blocks(64, 64, 4, 2),
-    Blocks(64, 64, 4, 3),
-    Blocks(64, 64, 8, 2),
+    Blocks(32, 64, 4, 3),
     Blocks(32, 64, 4, 2),
-    Blocks(32, 64, 8, 2),
+    Blocks(32, 32, 2, 1),
     Blocks(32, 32, 8, 1),
+    Blocks(16, 16, 1, 1),
     Blocks(16, 16, 4, 1),
 ]
+MASK_BLOCKS = [b for b in QUERY_BLOCKS if b.keys <= 64 and b.stages <= 2]
 
 
 SHORTEST_TUNED = 512
+# Features of a key and a value: of more than these, a warp cannot hold dK and dV at the same time.
+WIDEST_SUMS = 256
+# KiB of shared memory that one program may have, by architecture; what is not here has 64 or more.
+SHARED = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}
+# Products of half precision run on the matrix units from here on, and on GPUs of other makers: for
+# older ones of NVIDIA's Triton has none.
+MATRIX_UNITS = 80
+
+
+def architecture() -> int:
+    """Return the number of the GPU's architecture; 0 where there is no GPU of NVIDIA's."""
+    if INTERPRETED:
+        return 0
+    arch = triton.runtime.driver.active.get_current_target().arch
+    return arch if isinstance(arch, int) else 0
 
 
 class Room(NamedTuple):
@@ -64,43 +82,53 @@ class Room(NamedTuple):
     sums: int
 
 
-def fits(blocks: Blocks, room: Room, size: int) -> bool:
+def fits(blocks: Blocks, room: Room, size: int, arch: int, mask_bytes: int) -> bool:
     """Return whether a program has room on the chip, with numbers of `size` bytes.
 
-    Shared memory, 227 KiB, holds its own block and the tiles on their way. Registers hold the sums
-    and two tiles of scores: 255 for a thread, of which addresses take some 60. Products wider than
-    half precision are made of single multiplications whose factors lie in registers too, which
-    small blocks alone can afford. Eight warps for fewer than 128 rows compute scores twice in half
-    precision; that is allowed only for sums that four warps cannot hold.
+    Shared memory holds its own block and the tiles on their way, of a mask too. Registers, 255 for
+    a thread, hold the sums, two tiles of scores and what a mask adds to them; addresses take some
+    60 of them, and before sm_90, whose matrix units read shared memory, the factors of the products
+    some 30 more. On the matrix units a warp takes 16 rows of the program's own block, so that more
+    warps than rows / 16 would compute the same scores twice. Other products are made of single
+    multiplications, whose factors lie in registers too, which small blocks alone can afford; there
+    more threads share a block.
     """
     n_scores = blocks.queries * blocks.keys
-    if size > 2 and (n_scores > 32 * 32 or size * (room.own + room.streams) > 64 * 1024):
+    on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
+    if on_matrix_units != (room.rows >= 16 * blocks.warps):
         return False
-    numbers, a_warp = room.sums + 2 * n_scores, 192 * 32
-    if size == 2 and blocks.warps == 8 and room.rows < 128 and numbers <= 4 * a_warp:
+    if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:
         return False
-    shared = size * (room.own + blocks.stages * room.streams)
-    return shared <= 227 * 1024 and numbers <= blocks.warps * a_warp
+    streams = size * room.streams + mask_bytes * n_scores
+    shared = size * room.own + blocks.stages * streams
+    numbers = room.sums + (3 if mask_bytes else 2) * n_scores
+    a_thread = numbers // (32 * blocks.warps)
+    return shared <= SHARED.get(arch, 64) * 1024 and a_thread <= (192 if arch >= 90 else 160)
 
 
 class Case(NamedTuple):
     """What the tuner tells calls apart by, beside what is compiled in."""
 
-    length_q: int  # in powers of two, like the next two
+    length_q: int  # in powers of two, like the next three
     length_k: int
     heads: int  # of all batches
+    span: int  # keys that a query sees, where the band has two bounds; or 0
     mask_bytes: int  # of a number
+    keeps: int  # 1: what the rounding of the output loses is stored
+    architecture: int
 
 
 class Kernel:
     """A kernel with its configurations; Triton times them, and remembers the fastest.
 
-    It times them anew for everything that changes the code, and for lengths and numbers of heads in
-    powers of two. Under the interpreter there is nothing to time.
+    Each of its programs owns a block of queries, of keys, or of both.
+
+    It times them anew for everything that changes the code, and for each `Case`. Under the
+    interpreter there is nothing to time.
     """
 
-    def __init__(self, function: Any, blocks: list[Blocks], by_keys: bool) -> None:
-        self.function, self.blocks, self.by_keys = function, blocks, by_keys
+    def __init__(self, function: Any, blocks: list[Blocks], owns: str) -> None:
+        self.function, self.blocks, self.owns = function, blocks, owns
         compiled_in = [
             name
             for name, parameter in inspect.signature(function.fn).parameters.items()
@@ -120,25 +148,34 @@ class Kernel:
         sizes = {"BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
         return triton.Config(sizes, num_warps=blocks.warps, num_stages=blocks.stages)
 
-    def fitting(self, choices: Choices) -> list[Blocks]:
-        """Return the configurations that have room."""
+    def fitting(self, choices: Choices, arch: int, mask_bytes: int = 0) -> list[Blocks]:
+        """Return the configurations that have room on this architecture.
+
+        Small ones are left out where there are larger: the tuner would lose its time with them.
+        """
         E, E_V = choices.BLOCK_E, choices.BLOCK_V
         size = choices.DTYPE.primitive_bitwidth // 8
         found = []
         for b in self.blocks:
-            if self.by_keys:
+            if self.owns == "keys":
                 own = b.keys * (E + E_V)
-                room = Room(b.keys, own, b.queries * (E + E_V), own)
+                sums = b.keys * (max(E, E_V) if E + E_V > WIDEST_SUMS else E + E_V)
+                room = Room(b.keys, own, b.queries * (E + E_V), sums)
             else:
                 width = E if self.function is forward else E + E_V  # the backward has dO beside Q
                 own, sums = b.queries * width, b.queries * max(E, E_V)
+                if self.owns == "queries and keys":  # sums are a tile; factors stay in registers
+                    sums += b.queries * b.keys
                 room = Room(b.queries, own, b.keys * (E + E_V), sums)
-            if fits(b, room, size):
+            if fits(b, room, size, arch, mask_bytes):
                 found.append(b)
-        return found or self.blocks[-1:]
+        large = [b for b in found if b.queries * b.keys >= 64 * 32]
+        return large or found or self.blocks[-1:]
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
-        return [self.config(b) for b in self.fitting(arguments["CHOICES"])]
+        case = arguments["case"]
+        found = self.fitting(arguments["CHOICES"], case.architecture, case.mask_bytes)
+        return [self.config(b) for b in found]
 
     def chosen(self, choices: Choices, case: Case) -> Blocks | None:
         """Return the blocks to take without timing, if any.
@@ -150,16 +187,21 @@ class Kernel:
             size = 16 if longest <= 64 else 64
             return Blocks(size, size, 4, 1)
         if longest < SHORTEST_TUNED:
-            return next(b for b in self.fitting(choices) if b.queries * b.keys <= 64 * 64)
+            found = self.fitting(choices, case.architecture, case.mask_bytes)
+            return next((b for b in found if b.queries * b.keys <= 64 * 64), found[0])
         return None
 
     def __call__(self, heads: int, **arguments: Any) -> None:
-        """Start one program for each block of each head."""
-        sizes = arguments["sizes"]
-        n_rows = sizes.n_keys if self.by_keys else sizes.n_queries
+        """Start one program for each block that it owns of each head."""
+        sizes, shared = arguments["sizes"], arguments.get("SHARED", Shared(*[False] * 4))
 
         def grid(given: dict[str, Any]) -> tuple[int]:
-            return (heads * -(-n_rows // given["BLOCK_K" if self.by_keys else "BLOCK_Q"]),)
+            programs = heads
+            if "queries" in self.owns and not shared.queries:
+                programs *= -(-sizes.n_queries // given["BLOCK_Q"])
+            if "keys" in self.owns and not shared.keys:
+                programs *= -(-sizes.n_keys // given["BLOCK_K"])
+            return (programs,)
 
         blocks = self.chosen(arguments["CHOICES"], arguments["case"])
         if blocks is None:
@@ -171,10 +213,11 @@ class Kernel:
 
 def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
     """Undo what a timed call scattered."""
-    if arguments.get("SCATTER"):
+    if "WANTED" in arguments and arguments["WANTED"].by_query:
         arguments["gradients"].query.start.zero_()
 
 
-FORWARD = Kernel(forward, QUERY_BLOCKS, by_keys=False)
-QUERY_BACKWARD = Kernel(query_backward, QUERY_BLOCKS, by_keys=False)
-KEYS_BACKWARD = Kernel(keys_backward, KEY_BLOCKS, by_keys=True)
+FORWARD = Kernel(forward, QUERY_BLOCKS, "queries")
+QUERY_BACKWARD = Kernel(query_backward, QUERY_BLOCKS, "queries")
+KEYS_BACKWARD = Kernel(keys_backward, KEY_BLOCKS, "keys")
+MASK_BACKWARD = Kernel(mask_backward, MASK_BLOCKS, "queries and keys")

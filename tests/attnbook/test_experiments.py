@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,3 +150,14 @@ def test_numbers_of_any_kind() -> None:
     ys = [Fraction(1, 2), Fraction(1), Fraction(2)]
     assert experiments.loglog_slope([1, 2, 4], ys) == pytest.approx(1)
     assert experiments.loglog_slope(ys, [4, 2, 1]) == pytest.approx(-1)
+
+
+def test_progress_shows_in_a_notebook_how_many_are_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    display = SimpleNamespace(clear_output=lambda wait=False: print("cleared"))
+    IPython = SimpleNamespace(get_ipython=lambda: "a shell", display=display)
+    monkeypatch.setitem(sys.modules, "IPython", IPython)
+    assert list(experiments.progress("ab", "letters")) == ["a", "b"]
+    shown = ["cleared", "letters: 0 of 2", "cleared", "letters: 1 of 2", "cleared"]
+    assert capsys.readouterr().out.splitlines() == shown

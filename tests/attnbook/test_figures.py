@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -92,6 +93,10 @@ BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5
 BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
 
 
+LETTERS = {"Ann to Bo": [[0, 0], [1, -1], [1, 1]], "Bo to Ann": [[0, 0], [1, 1], [1, -1]]}
+HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
+
+
 LENGTHS = [1000, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
 
@@ -99,6 +104,7 @@ SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n 
 DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "attention_stepper": lambda: _stepper(),
     "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
+    "backward_walk": lambda: figures.backward_walk(),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
@@ -111,7 +117,6 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(_cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
-    "gradient_tiles": lambda: figures.gradient_tiles(3, 3, (2, 1), is_causal=True),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": lambda: _head_explorer(),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
@@ -124,6 +129,12 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
+    ),
+    "looking_back": lambda: figures.looking_back(
+        "abc",
+        {"one": np.eye(3), "two": [[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]]},
+        ["", "a", "b"],
+        start=2,
     ),
     "mask_explorer": lambda: figures.mask_explorer(
         3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
@@ -140,6 +151,16 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
+    ),
+    "rotary_offset": lambda: figures.rotary_offset(
+        (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
+    ),
+    "roofline_explorer": lambda: figures.roofline_explorer(
+        [16, 64, 128],
+        {"slow": [2.0, 2.5, 3.0], "fast": [1.0, 4.0, 100.0]},
+        peak=40e12,
+        bandwidth=4e12,
+        start=64,
     ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, _rules(), {"largest": "largest weight", "entropy": "entropy"}
@@ -159,6 +180,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "tile_walk": lambda: _tile_walk(),
     "turned_pair": lambda: figures.turned_pair(),
     "turned_query": lambda: _turned_query(),
+    "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
     "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
 }
 
@@ -385,6 +407,38 @@ def test_turned_pair_frames_agree_entry_by_entry_and_by_the_angle() -> None:
     assert drawing.table[4][1:] == ("0.00", "0.00")
 
 
+def test_rotary_offset_keeps_the_score_when_both_move() -> None:
+    drawing = figures.rotary_offset((0.0, -1.5), (1.0, -1.0), ("sat", "cat"))
+    assert isinstance(drawing, figures.MovingDrawing)
+    # One radian a position: the query, at −90°, and the key, at −45°, turn anticlockwise.
+    scores = {o: 1.5 * 2**0.5 * np.cos(o - np.pi / 4) for o in range(1, 7)}
+    places = [(u, o) for u in range(6) for o in range(1, 7)]
+    assert len(drawing.labels) == len(places)
+    for frame, (u, offset) in enumerate(places):
+        shown = f"{scores[offset]:.2f}".replace("-", "−")
+        assert drawing.labels[frame] == (
+            f"cat at {u}, sat at {u + offset}: offset {offset}, score {shown}."
+        )
+        assert _in_frame(drawing, "score", "text", frame) == f"score q·k = {shown}"
+        for part, angle, length in (
+            ("q", u + offset - np.pi / 2, 1.0),
+            ("k", u - np.pi / 4, 2**0.5 / 1.5),
+        ):
+            x, y = _in_frame(drawing, f"{part}-tip", "points", frame).split(" ")[0].split(",")
+            tip = float(x) - 104, 186 - float(y)
+            assert np.allclose(
+                tip, 80 * length * np.array([np.cos(angle), np.sin(angle)]), atol=0.1
+            )
+        between = np.degrees(np.arccos(np.cos(offset - np.pi / 4)))
+        assert _in_frame(drawing, "between", "text", frame) == f"angle between them {between:.0f}°"
+        filled = [o for o in scores if _in_frame(drawing, f"bar-{o - 1}", "fill", frame) != "none"]
+        assert filled == [offset]
+        boxes = [float(_in_frame(drawing, f"{part}-word", "x", frame)) for part in "qk"]
+        assert boxes == [16 + 34 * (place + 0.5) for place in (u + offset, u)]
+    assert drawing.controls[0].start == 0 and drawing.controls[1].options == tuple("123456")
+    assert [row[0] for row in drawing.table] == ["offset", *"123456"]
+
+
 def test_temperature_explorer_shows_the_weights_of_every_temperature() -> None:
     scores, temperatures = np.array([0.0, 2.0, -1.0]), (0.5, 1.0, 4.0)
     drawing = DRAWINGS["temperature_explorer"]()
@@ -443,12 +497,12 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     for kind in drawing.controls[0].options:
         for n_keys, n in [(2, 0), (2, 2), (4, 0), (4, 2)]:
             expected = {
-                "none": np.ones((3, n_keys), dtype=bool),
                 "causal, top-left": masks.causal(3, n_keys),
                 "causal, bottom-right": masks.causal(3, n_keys, align="bottom-right"),
                 "window": masks.window(3, n_keys, n, 0),
-                "padding": np.tile(np.arange(n_keys) < n, (3, 1)),
-                "causal and padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "right padding": np.tile(np.arange(n_keys) < n, (3, 1)),
+                "causal, right padding": masks.causal(3, n_keys) & (np.arange(n_keys) < n),
+                "causal, left padding": masks.causal(3, n_keys) & (np.arange(n_keys) >= n_keys - n),
             }[kind]
             ticks = [
                 [_in_frame(drawing, f"cell-{i}-{j}", "opacity", frame) == "1" for j in range(4)]
@@ -477,7 +531,7 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
                 assert _in_frame(drawing, f"count-{i}", "text", frame) == count
             frame += 1
     assert frame == len(drawing.labels) == 24 and "window" in drawing.alt
-    assert len(drawing.table) == 1 + 3 * 2 + 3 * 4  # the size counts in three of the six kinds
+    assert len(drawing.table) == 1 + 2 * 2 + 4 * 4  # the size counts in four of the six kinds
 
 
 def test_mask_explorer_stays_small() -> None:
@@ -517,6 +571,32 @@ def test_what_changes_is_found_in_the_finished_frames() -> None:
 TURNED = {"features": ("", ""), "answer": "price"}
 CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
+MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
+
+
+def test_roofline_explorer_moves_each_marker_along_the_roof() -> None:
+    drawing = DRAWINGS["roofline_explorer"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    places = {}
+    for frame, block in enumerate((16, 64, 128)):
+        assert _in_frame(drawing, "block", "text", frame) == f"blocks of {block} queries"
+        for index in range(2):
+            moved = _in_frame(drawing, f"marker-{index}", "transform", frame)
+            places[frame, index] = tuple(map(float, moved[len("translate(") : -1].split()))
+    # Left of the balance, 10, the roof rises like the intensity; right of it, it is flat.
+    (x_1, y_1), (x_4, y_4), (x_100, y_100) = (places[frame, 1] for frame in range(3))
+    (x_2, y_2), (x_3, y_3) = places[0, 0], places[2, 0]
+    assert x_2 - x_1 == pytest.approx(x_4 - x_2, abs=0.05)  # logarithmic
+    assert (y_1 - y_2) == pytest.approx(y_2 - y_4, abs=0.05)
+    assert x_1 < x_2 < x_3 < x_4 < x_100 and y_1 > y_2 > y_3 > y_4 > y_100
+    assert [_in_frame(drawing, "told-1", "text", frame) for frame in range(3)] == [
+        "1 a byte, roof 4, memory",
+        "4 a byte, roof 16, memory",
+        "100 a byte, roof 40, products",
+    ]
+    assert drawing.alt.startswith("Blocks of 64 queries: slow 2 operations per byte, roof 10")
+    assert "rises to 40" in drawing.alt
+    assert [row[0] for row in drawing.table] == ["block", "16", "64", "128"]
 
 
 def test_number_bits_are_those_of_torch() -> None:
@@ -579,11 +659,20 @@ def _number(shown: str) -> float:
         lambda: figures.head_weights(np.zeros((2, 3)), "abc"),
         lambda: figures.heads_diagram(7, 12, 5, 4, 5),
         lambda: figures.shared_heads(6, [4]),
+        lambda: figures.which_head({}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]]}, [1.0], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]]}, [[1.0]], ["p", "q"]),
+        lambda: figures.which_head({"a": [[1.5]]}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"a": [[1.0]], "b": [[1.0, 0.0]]}, [[1.0]], ["p"]),
         lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
         lambda: figures.cosine_histograms({}),
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
         lambda: figures.turned_pair((0.0, 1.0)),
         lambda: figures.turned_pair(step=45),
+        lambda: figures.rotary_offset((0.0, 0.0), (1.0, -1.0), ("q", "k")),
+        lambda: figures.rotary_offset((1.0, 0.0, 2.0), (1.0, -1.0), ("q", "k")),
+        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), n_offsets=7),
+        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), start=(0, 0)),
         lambda: figures.turned_query(DRINK_KEYS, PRICES[:2], DRINKS, **TURNED),
         lambda: figures.turned_query(DRINK_KEYS, np.ones(3), DRINKS, **TURNED),
         lambda: figures.turned_query(DRINK_KEYS, PRICES, DRINKS, **TURNED, step=25),
@@ -604,6 +693,9 @@ def _number(shown: str) -> float:
         lambda: figures.cache_filling(2, {"a": [0, 2]}),
         lambda: figures.dealt_keys(9, 2),
         lambda: figures.dealt_keys(9, 1),
+        lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
+        lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
+        lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
         lambda: figures.head_explorer(["a"], np.ones((1, 1, 2, 2)) / 2),
         lambda: figures.head_explorer(["a"], np.ones((1, 1))),
         lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
@@ -621,9 +713,14 @@ def _number(shown: str) -> float:
         lambda: figures.memory_levels({}),
         lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
+        lambda: figures.roofline_explorer([2], {"a": [1.0]}, **MACHINE, start=2),
+        lambda: figures.roofline_explorer([1, 2], {"a": [1.0, 2.0]}, **MACHINE, start=3),
+        lambda: figures.roofline_explorer([1, 2], {}, **MACHINE, start=1),
+        lambda: figures.roofline_explorer([1, 2], {"a": [1.0]}, **MACHINE, start=1),
+        lambda: figures.roofline_explorer([1, 2], {"a": [0.0, 1.0]}, **MACHINE, start=1),
         lambda: figures.hull([[0, 0], [4, 0]], [[0, 0], [4, 0]], ["a", "b"]),
-        lambda: figures.gradient_tiles(3, 4, (3, 0)),
-        lambda: figures.gradient_tiles(3, 4, (0, 2), is_causal=True),
+        lambda: figures.backward_walk(1),
+        lambda: figures.backward_walk(4),
     ],
 )
 def test_bad_arguments_are_refused(call: Callable[[], object]) -> None:
@@ -836,6 +933,28 @@ def test_tables_of_two_figures_on_one_page_have_two_names() -> None:
     assert 'aria-label="All values of the word in its sentences"' in context._repr_html_()
 
 
+def test_which_head_shows_one_heads_weights_and_what_all_heads_give() -> None:
+    drawing = DRAWINGS["which_head"]()
+    assert isinstance(drawing, figures.MovingDrawing)
+    frame = 0
+    for rows in LETTERS.values():
+        for head in (0, 1, None):
+            row = np.mean(HEADS, axis=0) if head is None else np.array(HEADS[head])
+            for j, weight in enumerate(row):
+                assert _in_frame(drawing, f"weight-{j}", "text", frame) == f"{weight:.2f}"
+            for place in (0, 1):
+                taken = row if head is None else np.array(HEADS[place])
+                for index, value in enumerate(taken @ np.array(rows, dtype=float)):
+                    part = f"found-{place}-{index}"
+                    side = float(_in_frame(drawing, part, "width", frame))
+                    assert side == pytest.approx(24 * abs(value) ** 0.5, abs=0.01)
+                    filled = _in_frame(drawing, part, "fill", frame) != "none"
+                    assert filled == (round(value, 2) > 0)
+                shown = float(_in_frame(drawing, f"frame-{place}", "opacity", frame))
+                assert shown == (head in (None, place))
+            frame += 1
+
+
 def test_word_in_context_draws_a_negative_cosine_to_the_left() -> None:
     drawing = figures.word_in_context("bank", ["the bank"], ["he", "rat"])
     found = words.vectors("he rat") @ words.vectors("bank")[0]
@@ -898,14 +1017,47 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     assert {"8.00", "−0.50"} <= set(_texts(mixed))
 
 
-def test_gradient_tiles_number_the_tiles_that_are_visited() -> None:
-    whole, causal = figures.gradient_tiles(3, 4, (0, 2)), DRAWINGS["gradient_tiles"]()
-    numbers = [
-        [word for word in _texts(d) if word.isascii() and word.isdigit()] for d in (whole, causal)
-    ]
-    assert numbers == [[str(n) for n in range(1, 13)], [str(n) for n in range(1, 7)]]
-    assert _texts(causal).count("skip") == 3 and "skip" not in _texts(whole)
-    assert "the 3 above the diagonal are skipped" in causal.alt and "skipped" not in whole.alt
+@pytest.mark.parametrize("loop", range(4))
+def test_walk_backward_holds_what_its_loop_says(loop: int) -> None:
+    """The walk is made again: a sum is read if it has begun, and written when its block goes."""
+    drawing, n = figures.backward_walk(), 3
+    assert isinstance(drawing, figures.MovingDrawing)
+    keys_outside, causal = loop >= 2, loop % 2 == 1
+    order = [(i, j) for i in range(n) for j in range(n)]
+    if keys_outside:
+        order.sort(key=lambda tile: tile[::-1])
+    read = written = 0
+    begun: set[str] = set()
+    held: set[str] = set()
+
+    def hold(blocks: set[str]) -> None:
+        nonlocal read, written, held
+        for block in held - blocks:
+            written += {"query": 1, "key": 2}[block[:-1]]
+        for block in blocks - held:
+            read += 2 + {"query": 1, "key": 2}[block[:-1]] * (block in begun)
+        held, begun_now = blocks, blocks - begun
+        begun.update(begun_now)
+
+    for frame, (i, j) in enumerate(order, start=(n**2 + 2) * loop + 1):
+        skipped = causal and j > i
+        if not skipped:
+            hold({f"query{i}", f"key{j}"})
+        for side, place in (("query", i), ("key", j)):
+            for block in range(n):
+                for box in (f"{side}-{block}-held", f"to-{side}-{block}-held"):
+                    thick = _in_frame(drawing, box, "opacity", frame) == "1"
+                    assert thick == (block == place and not skipped), (box, frame)
+        assert ("Skipped" in drawing.labels[frame]) == skipped
+        assert _in_frame(drawing, f"tile-{i}-{j}", "opacity", frame) == str(int(not skipped))
+        if (frame - 1) % (n**2 + 2) % n == n - 1:
+            hold(set())  # the block outside goes, and takes the other with it
+    assert not held
+    told = f"after the last tile. Blocks moved so far: {read} read, {written} written."
+    assert told in drawing.labels[(n**2 + 2) * (loop + 1) - 1]
+    if not causal:
+        assert read + written == (4 * n**2 + 3 * n if keys_outside else 6 * n**2 + n)
+    assert len(drawing._repr_html_().encode()) < 60_000
 
 
 def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:

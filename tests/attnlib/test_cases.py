@@ -32,7 +32,6 @@ def kind(rung: Rung) -> str:
 def asked(rung: Rung) -> Iterator[Case]:
     """Yield the cases that a rung promises: in all dtypes, or where it is slow in float32 alone."""
     is_slow = rung.blocks or rung.takes_long or rung.name == "numpy_tokenwise"
-    without = set() if rung.has_mask_gradients else {"mask gradients"}
     for case in conformance.cases(kind(rung), dtypes=FLOATING):
         # Blocks of a few keys are many where there are many keys.
         many = (
@@ -41,7 +40,7 @@ def asked(rung: Rung) -> Iterator[Case]:
             and any(words in case.name for words in ("131", "79"))
         )
         left_out = is_slow and case.topic != "dtypes" and case.dtype != "float32"
-        if not (many or left_out or without & {case.topic, *case.needs}):
+        if not (many or left_out):
             yield case
 
 

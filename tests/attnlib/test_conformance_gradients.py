@@ -62,8 +62,6 @@ def check(
     half = query.dtype.name in HALF
     peers = plain_torch.gradients(*given, **options) if half else {}
     sizes = gradient_sizes(*given, options.get("scale"))
-    if not rung.has_mask_gradients:
-        truth.pop("attn_mask", None)
     assert found.keys() == truth.keys()
     for name, array in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
         if name in found:
@@ -174,13 +172,6 @@ def test_the_truth_is_the_slope_of_the_definition(case: str) -> None:
 def test_a_gradient_does_not_need_the_others(rung: Rung, by: tuple[str, ...], dtype: str) -> None:
     arrays = inputs(dtype=dtype)
     (mask,) = drawn((H, 1, S), dtype=dtype)
-    if by == ("attn_mask",) and not rung.has_mask_gradients:
-        wanted = rung.give(mask).requires_grad_()
-        with pytest.raises(ValueError, match="no gradient for attn_mask; torch_blockwise has one"):
-            rung.function()(*map(rung.give, arrays[:3]), wanted)
-        with torch.no_grad():
-            rung.function()(*map(rung.give, arrays[:3]), wanted)
-        return
     alone, all_of_them = rung.gradients(*arrays, mask, by=by), rung.gradients(*arrays, mask)
     assert tuple(alone) == by
     for name, gradient in alone.items():
@@ -279,8 +270,6 @@ def bound(rung: Rung, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor
     """Return attention with log-sum-exp as a function of its floating inputs, and these."""
     floating, options = small(case)
     mask = options.pop("attn_mask", None)
-    if not rung.has_mask_gradients:
-        mask = floating.pop("attn_mask", mask)
     if mask is not None:
         options["attn_mask"] = rung.give(mask)
     leaves = {name: rung.give(array).requires_grad_() for name, array in floating.items()}

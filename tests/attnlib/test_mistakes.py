@@ -398,7 +398,7 @@ def test_an_empty_row_has_a_gradient_of_zero(rung: Rung) -> None:
         hold(rung, found[name], right[name], [], otherwise=words)
 
 
-@on([rung for rung in RUNGS if rung.on_tensors and rung.has_mask_gradients])
+@every_rung_with_gradients
 def test_the_gradient_of_a_mask_is_not_scaled(rung: Rung) -> None:
     query, key, value, upstream = inputs(heads=())
     (mask,) = drawn((S,), seed=3)

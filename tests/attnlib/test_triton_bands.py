@@ -17,17 +17,26 @@ from attnlib._checks import Band
 
 pytest.importorskip("triton", reason="triton is for Linux")
 
-from bands import DEVICE, E_V, SCALE, operands, run, seen, upstream
+from bands import DEVICE, E_V, SCALE, E, operands, run, seen, upstream
+from inputs import drawn
+from rungs import tensor
 
+from attnlib import triton_fused
 from attnlib._torch_operators import Results
 from attnlib.triton_fused._launch import Operands, attend
-from attnlib.triton_fused._tuning import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks
+from attnlib.triton_fused._tuning import (
+    FORWARD,
+    KEYS_BACKWARD,
+    MASK_BACKWARD,
+    QUERY_BACKWARD,
+    Blocks,
+)
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
 )
 
-KERNELS = FORWARD, QUERY_BACKWARD, KEYS_BACKWARD
+KERNELS = FORWARD, QUERY_BACKWARD, KEYS_BACKWARD, MASK_BACKWARD
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +59,10 @@ def hold(given: Operands, band: Band, deterministic: bool = True) -> None:
     if given.mask is not None and given.mask.dtype == torch.bool:
         mask = mask & given.mask
     elif given.mask is not None:
-        mask = torch.where(mask, given.mask, -math.inf)
+        leaves.append(given.mask.clone().requires_grad_())
+        mask = torch.where(mask, leaves[3], -math.inf)
     output, lse = torch_dense.scaled_dot_product_attention_with_lse(
-        *leaves, mask, scale=SCALE, enable_gqa=True
+        *leaves[:3], mask, scale=SCALE, enable_gqa=True
     )
     above = upstream(output.detach(), lse.detach())
     scalar = (output * above.output).sum() + (
@@ -189,3 +199,59 @@ def test_a_wide_band_is_no_band_to_the_bit(dtype: torch.dtype) -> None:
         found.append([output, *rows])
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(other, found[0], strict=True))
+
+
+# How a mask may lie: one number, a row, a column, of a head, of a sample, of all; and in more
+# dimensions than the kernels have.
+MASKS = [(), (35,), (20, 1), (20, 35), (4, 1, 35), (4, 20, 1), (2, 1, 20, 35), (2, 4, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", [*MASKS, (3, 1, 1, 20, 35), (1, 2, 4, 1, 35)])
+def test_a_mask_that_is_broadcast_has_a_gradient_of_its_own_shape(shape: tuple[int, ...]) -> None:
+    """Summed over all scores that each number of the mask is added to."""
+    more = (3,) if len(shape) == 5 else ()
+    shapes = (*more, 2, 4, 20, E), (2, 2, 35, E), (2, 2, 35, E_V)
+    leaves = [tensor(x, DEVICE).double().requires_grad_() for x in drawn(*shapes, shape)]
+    for band in ({}, {"window": (9, 2), "causal_align": "bottom-right"}):
+        found = []
+        for rung in (triton_fused, torch_dense):
+            function = rung.scaled_dot_product_attention_with_lse
+            results = function(*leaves, **band, enable_gqa=True)
+            above = [
+                tensor(x, DEVICE).to(y)
+                for x, y in zip(drawn(*(y.shape for y in results), seed=9), results, strict=True)
+            ]
+            found.append(torch.autograd.grad(results, leaves, above))
+        assert found[0][3].shape == shape
+        torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)
+
+
+def test_the_gradient_of_a_mask_has_the_same_bits_each_time() -> None:
+    shapes = (3, 40, E), (3, 50, E), (3, 50, E_V), (50,)
+    leaves = [tensor(x, DEVICE).bfloat16().requires_grad_() for x in drawn(*shapes)]
+    for deterministic in (True, False):
+        first, second = (
+            torch.autograd.grad(
+                triton_fused.scaled_dot_product_attention(
+                    *leaves, deterministic=deterministic
+                ).sum(),
+                leaves[3],
+            )
+            for _ in range(2)
+        )
+        assert torch.equal(first[0], second[0])
+        assert first[0].dtype == torch.bfloat16
+
+
+def test_a_tile_of_a_mask_that_the_band_has_passed_is_not_computed() -> None:
+    """A key after the window is NaN, and only the gradients of blocks that see it could be, too."""
+    given, band = operands(64, 64), Band(0, 6, 4)
+    mask = torch.zeros(64, 64, dtype=torch.float64, device=DEVICE)
+    given = given._replace(mask=mask)
+    clean = run(given, band)[5]
+    assert clean[seen(64, 64, band)].all()
+    assert not clean[~seen(64, 64, band)].any()
+    given.value[..., 45, :] = math.nan
+    found = run(given, band)[5]
+    assert torch.equal(found[:32], clean[:32])
+    assert found[45].isnan().any()

@@ -7,41 +7,110 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("triton", reason="triton is for Linux")
 
+from attnbook.compiled import Code, Loop
+from attnlib.triton_fused._tuning import MATRIX_UNITS, SHARED, Blocks
+from benchmarks.kernel_report import CASES, Row, Setting, tiles
+
 ROOT = Path(__file__).parents[2]
-COMPILE = ROOT / "tests" / "helpers" / "compiled_kernels.py"
-CASES = [
-    "causal", "causal, atomic additions", "bottom-right", "window", "left bound", "boolean mask",
-    "floating mask", "window and mask",
-]  # fmt: skip
+
+
+def report(tmp_path: Path, *options: object) -> list[Row]:
+    """Return what the report finds, in a process without the interpreter."""
+    file = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.kernel_report", "--output", file, *options]
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=580, cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = []
+    for (kernel, blocks, *setting), part, (*code, loops) in json.loads(file.read_text()):
+        found = Code(*code, [Loop(*loop) for loop in loops])
+        rows.append(Row(Setting(kernel, Blocks(*blocks), *setting), part, found))
+    return rows
+
+
+def products(row: Row) -> int:
+    """Return the instructions that multiply: each takes 64 rows and 16 of what is summed over."""
+    blocks, width = row.setting.blocks, row.setting.width
+    summed_over = {
+        "forward": width + blocks.keys,  # S, O
+        "query_backward": 2 * width + blocks.keys,  # S, dP, dQ
+        "keys_backward": width
+        + ("dV" in row.part) * blocks.queries  # S, dV
+        + ("dK" in row.part) * (width + blocks.queries),  # dP, dK
+        "mask_backward": 2 * width,  # S, dP
+    }
+    return summed_over[row.setting.kernel] // 16
+
+
+def hold(row: Row) -> None:
+    """Hold a kernel against what its tile needs."""
+    setting, code = row.setting, row.code
+    blocks, arch, width = setting.blocks, setting.architecture, setting.width
+    assert code.shared <= SHARED.get(arch, 64) * 1024
+    n_scores = blocks.queries * blocks.keys // code.threads
+    on_matrix_units = arch >= MATRIX_UNITS
+    for loop in code.loops:
+        # A power for each score, once. The forward brings its sums to a new maximum by some more.
+        powers = loop.kinds["exponentials"]
+        if setting.kernel == "forward":
+            assert n_scores < powers <= (1.5 if on_matrix_units else 2) * n_scores
+        else:
+            assert powers == n_scores
+        assert ("products" in loop.kinds) == on_matrix_units
+    if on_matrix_units:
+        # Of 255 registers 40, or 84 where 256 features leave little choice; most spill nothing.
+        assert code.spilled <= (160 if width <= 128 else 336)
+    if arch == 90 and (blocks.keys if "keys" in setting.kernel else blocks.queries) >= 64:
+        for name, loop in zip(tiles(row), code.loops, strict=True):
+            # Tiles arrive past the registers, 16 bytes in one copy.
+            assert loop.kinds["products"] == products(row)
+            stream = blocks.queries if "keys" in setting.kernel else blocks.keys
+            assert loop.kinds["copies"] >= 2 * stream * width * 2 // 16 // code.threads
+            if name == "masked" and setting.case == "causal":
+                # One comparison a score, and one more where a NaN must not reach a gradient.
+                times = 1 if setting.kernel == "forward" else 2
+                assert loop.kinds["comparisons"] <= times * n_scores + 32
+
+
+def test_the_first_choices(tmp_path: Path) -> None:
+    """Of all architectures the first choice of each kernel, which the largest tiles have."""
+    rows = report(tmp_path, "--architectures", 80, 90, "--widths", 128, "--first", 1)
+    assert {row.setting.kernel for row in rows} == {
+        "forward", "query_backward", "keys_backward", "mask_backward",
+    }  # fmt: skip
+    for row in rows:
+        hold(row)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_kernels_compile_for_hopper(case: str) -> None:
-    """Products run on the matrix units, tiles arrive in copies of 16 bytes, registers suffice."""
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, COMPILE, case], capture_output=True, text=True,
-        timeout=300, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    expected = {"forward", "row_sums", "query_backward", "keys_backward"}
-    assert {row["kernel"] for row in rows} == expected - (
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("arch", [75, 80, 90])
+def test_every_choice_is_what_its_tile_needs(tmp_path: Path, arch: int, width: int) -> None:
+    rows = report(tmp_path, "--architectures", arch, "--widths", width)
+    for row in rows:
+        hold(row)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES if case != "causal"])
+def test_every_kind_of_call_compiles(tmp_path: Path, case: str) -> None:
+    """Masks, windows, alignments, and dQ by atomic additions."""
+    options = ("--architectures", 90, "--widths", 128, "--first", 2, "--case", case)
+    rows = report(tmp_path, *options)
+    kernels = {"forward", "query_backward", "keys_backward", "mask_backward"}
+    assert {row.setting.kernel for row in rows} == kernels - (
         {"query_backward"} if "atomic" in case else set()
     )
     n_loops = 3 if case in ("window", "left bound", "window and mask") else 2
     for row in rows:
-        if row["kernel"] == "row_sums":
-            assert row["loads of 16 bytes"] >= 24
-            continue
-        # Two products of 8 steps of 16 features in each loop, or more.
-        assert row["wgmma"] >= 16 * n_loops
-        assert row["copies of 16 bytes"] >= 16 * n_loops
-        assert row["spilled"] <= (128 if "mask" not in case else 320)
+        assert len(row.code.loops) == (1 if row.setting.kernel == "mask_backward" else n_loops)
+        assert row.code.spilled <= 160
+        assert row.code.shared <= SHARED[90] * 1024

@@ -32,6 +32,7 @@ from attnlib.triton_fused import (
     _backward,
     _forward,
     _launch,
+    _mask_backward,
     _operator,
     _tiles,
     _tuning,
@@ -39,7 +40,14 @@ from attnlib.triton_fused import (
     scaled_dot_product_attention_with_lse,
 )
 from attnlib.triton_fused._tiles import Choices, Sizes, View
-from attnlib.triton_fused._tuning import FORWARD, KEYS_BACKWARD, QUERY_BACKWARD, Blocks, Case
+from attnlib.triton_fused._tuning import (
+    FORWARD,
+    KEYS_BACKWARD,
+    MASK_BACKWARD,
+    QUERY_BACKWARD,
+    Blocks,
+    Case,
+)
 
 pytestmark = pytest.mark.skipif(
     "triton_fused" not in attnlib.implementations(), reason="neither a GPU nor the interpreter"
@@ -47,7 +55,11 @@ pytestmark = pytest.mark.skipif(
 
 [DEVICE] = devices("triton_fused")
 RUNG = Rung("triton_fused", DEVICE)
-KERNELS = {"forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD}
+KERNELS = {
+    "forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD,
+    "mask_backward": MASK_BACKWARD,
+}  # fmt: skip
+ARCHITECTURES = [0, 75, 80, 86, 90]
 H, E, E_V = 2, 5, 7
 CASES = ["full", "causal", "boolean", "floating"]
 
@@ -76,9 +88,13 @@ def case(
 
 
 def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Return output, log-sum-exp and all gradients."""
+    """Return output, log-sum-exp and all gradients, of a floating mask too."""
     leaves = [x.detach().clone().requires_grad_() for x in tensors]
-    output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
+    mask = options.get("attn_mask")
+    if mask is not None and mask.is_floating_point():
+        options["attn_mask"] = mask.detach().clone().requires_grad_()
+        leaves.append(options["attn_mask"])
+    output, lse = scaled_dot_product_attention_with_lse(*leaves[:3], **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
 
@@ -111,7 +127,8 @@ def hold(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     true = plain_torch.gradients(*map(wide, arguments), **options)
     peers = plain_torch.gradients(*arguments, **options) if dtype in HALF else {}
     sizes = gradient_sizes(*arguments, scale)
-    for name, gradient in zip(("query", "key", "value"), found[2:], strict=True):
+    names = ("query", "key", "value", "attn_mask")[: len(found) - 2]
+    for name, gradient in zip(names, found[2:], strict=True):
         assert_close(
             gradient, true[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3
         )
@@ -184,6 +201,19 @@ def test_any_width_up_to_256(width: tuple[int, int], dtype: str) -> None:
     hold([as_tensor(x, DEVICE) for x in drawn(*shapes, dtype=dtype)])
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("name", ["causal", "floating"])
+def test_many_features_have_their_gradients_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, name: str, deterministic: bool
+) -> None:
+    """dK and dV of 256 features each would not lie in registers at the same time."""
+    _, options = case(name, 5, 9)
+    shapes = (1, 5, 200), (1, 9, 200), (1, 9, 130)
+    names = started(monkeypatch)
+    hold([normal(*s, seed=i) for i, s in enumerate(shapes)], **options, deterministic=deterministic)
+    assert names.count("keys_backward") + names.count("keys_backward+") == 2
+
+
 @pytest.mark.parametrize("name", ["query", "value"])
 def test_more_than_256_features_are_refused(name: str) -> None:
     widths = {"query": (257, 2), "value": (2, 257)}[name]
@@ -212,7 +242,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     call = _tuning.Kernel.__call__
 
     def noted(kernel: Any, *arguments: Any, **options: Any) -> None:
-        names.append(kernel.function.__name__ + "+" * options.get("SCATTER", False))
+        names.append(
+            kernel.function.__name__ + "+" * ("WANTED" in options and options["WANTED"].by_query)
+        )
         call(kernel, *arguments, **options)
 
     monkeypatch.setattr(_tuning.Kernel, "__call__", noted)
@@ -302,43 +334,84 @@ def test_short_lengths_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         for dtype in _launch.DTYPES.values():
             for width in (16, 64, 256):
                 choices = compiled_in(width, dtype)
-                assert kernel.chosen(choices, Case(256, 16, 1, 0)) in kernel.fitting(choices)
-                assert kernel.chosen(choices, Case(256, 512, 1, 0)) is None
+                for arch in ARCHITECTURES:
+                    short = Case(256, 16, 1, 0, 0, 0, arch)
+                    assert kernel.chosen(choices, short) in kernel.fitting(choices, arch)
+                    assert kernel.chosen(choices, short._replace(length_k=512)) is None
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_there_is_always_a_configuration_that_fits(kernel: str) -> None:
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_there_is_always_a_configuration_that_fits(kernel: str, arch: int) -> None:
     dtypes = _launch.DTYPES.values()
     for width in (16, 32, 64, 128, 256):
         for dtype in dtypes:
-            found = KERNELS[kernel].fitting(compiled_in(width, dtype))
+            found = KERNELS[kernel].fitting(compiled_in(width, dtype), arch)
             assert found and set(found) <= set(KERNELS[kernel].blocks)
-            assert len(found) <= 8
-            if dtype.primitive_bitwidth == 16 and width <= 128:
-                assert any(b.queries * b.keys >= 64 * 64 for b in found)
+            assert len(found) <= 9
+            if dtype.primitive_bitwidth == 16 and width <= 128 and arch in (80, 90):
+                assert any(b.queries * b.keys >= 64 * 32 for b in found)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_no_score_is_computed_twice(kernel: str) -> None:
-    """Eight warps share 128 rows of a program's own block; with 64 each score is computed twice.
-
-    Only a kernel whose sums four warps cannot hold may do so: that of the keys, at 256 features.
-    """
+def test_a_warp_has_16_rows_of_its_own(kernel: str) -> None:
+    """With more warps the same scores would be computed twice."""
     for width in (16, 32, 64, 128, 256):
-        found = KERNELS[kernel].fitting(compiled_in(width, _launch.DTYPES[torch.bfloat16]))
-        twice = [
-            b for b in found if b.warps == 8 and (b.keys if "keys" in kernel else b.queries) < 128
-        ]
-        assert bool(twice) == (kernel == "keys_backward" and width == 256)
+        choices = compiled_in(width, _launch.DTYPES[torch.bfloat16])
+        for arch in (0, 80, 89, 90):
+            for b in KERNELS[kernel].fitting(choices, arch):
+                assert 16 * b.warps <= (b.keys if "keys" in kernel else b.queries)
+
+
+@pytest.mark.parametrize(
+    ("arch", "choice", "offered"),
+    [
+        (90, Blocks(128, 128, 8, 3), True),  # 224 KiB of shared memory
+        (80, Blocks(128, 128, 8, 3), False),
+        (80, Blocks(128, 64, 8, 3), True),
+        (86, Blocks(128, 64, 8, 3), False),
+        (75, Blocks(64, 64, 4, 2), False),  # no matrix units there
+        (75, Blocks(16, 16, 4, 1), True),
+    ],
+)
+def test_each_architecture_has_its_own_choices(arch: int, choice: Blocks, offered: bool) -> None:
+    found = FORWARD.fitting(compiled_in(128, _launch.DTYPES[torch.float16]), arch)
+    assert (choice in found) == offered
+
+
+def test_a_group_is_shared_where_programs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a group has its own dK and dV, which are added up afterwards."""
+    tensors, options = case("causal", 20, 35, group=6)
+    whole = with_gradients(tensors, **options)
+    members: list[int] = []
+    call = _tuning.Kernel.__call__
+
+    def noted(kernel: Any, heads: int, **given: Any) -> None:
+        members.extend([given["MEMBERS"]] if "MEMBERS" in given else [])
+        call(kernel, heads, **given)
+
+    monkeypatch.setattr(_tuning.Kernel, "__call__", noted)
+    for n, expected in ((1, 6), (2, 3), (3, 2), (4, 1), (100, 1)):
+        monkeypatch.setattr(_launch, "processors", lambda device, n=n: n)
+        found = with_gradients(tensors, **options)
+        for ours, theirs in zip(found, whole, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+        assert members == [expected]
+        members.clear()
+    monkeypatch.setattr(_launch, "processors", lambda device: 4)
+    for dtype in (torch.float32, torch.bfloat16):
+        hold([x.to(dtype) for x in tensors], **options)
+        hold([x.to(dtype) for x in tensors], **options, deterministic=False)
 
 
 def test_a_timed_call_leaves_no_trace_in_the_gradient() -> None:
     """Triton runs a configuration many times; what is scattered would add up."""
     d_q = torch.ones(3)
     gradients = _backward.Gradients(View(d_q, d_q.stride()), None, None)
-    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "SCATTER": False})
+    others, all_three = _backward.Wanted(False, True, True), _backward.Wanted(True, True, True)
+    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "WANTED": others})
     assert d_q.sum() == 3
-    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "SCATTER": True}, reset_only=True)
+    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "WANTED": all_three}, reset_only=True)
     assert d_q.sum() == 0
     FORWARD.tuned.pre_hook({})
 
@@ -367,7 +440,7 @@ def test_offsets_go_beyond_32_bits(which: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, truth, strict=True))
 
 
-@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward, _mask_backward])
 def test_no_stride_meets_a_32_bit_index(module: Any) -> None:
     """Batches and heads, too: every product with a stride has a 64-bit factor."""
     source = inspect.getsource(module)
@@ -467,7 +540,7 @@ def test_float32_is_not_tf32() -> None:
     assert abs(output.item() - small) < 2e-6
 
 
-@pytest.mark.parametrize("module", [_tiles, _forward, _backward])
+@pytest.mark.parametrize("module", [_tiles, _forward, _backward, _mask_backward])
 def test_every_product_says_its_precision(module: Any) -> None:
     """The interpreter knows no TF32, so that there the test before this one cannot fail."""
     products = re.findall(r"tl\.dot\((.*)\)", inspect.getsource(module))
@@ -501,10 +574,11 @@ def test_second_derivatives_name_the_form_that_has_them() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_compiled_whole(name: str) -> None:
     tensors, options = case(name, 5, 9)
-    leaves = [x.requires_grad_() for x in tensors]
+    learned = [options.pop("attn_mask")] if name == "floating" else []
+    leaves = [x.requires_grad_() for x in (*tensors, *learned)]
 
-    def function(*qkv: Tensor) -> tuple[Tensor, Tensor]:
-        output, lse = scaled_dot_product_attention_with_lse(*qkv, **options)
+    def function(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        output, lse = scaled_dot_product_attention_with_lse(*inputs, **options)
         return output, lse.masked_fill(lse == -math.inf, 0)
 
     torch.compiler.reset()
@@ -622,7 +696,8 @@ def test_long_lengths_are_timed_once_for_each_block_of_rows(
 
 
 def test_only_what_fits_is_timed() -> None:
-    (config,) = FORWARD._prune([], {}, CHOICES=compiled_in(256, _launch.DTYPES[torch.float64]))
+    wide = compiled_in(256, _launch.DTYPES[torch.float64])
+    (config,) = FORWARD._prune([], {}, CHOICES=wide, case=Case(512, 512, 1, 0, 0, 0, 90))
     assert config.kwargs == {"BLOCK_Q": 16, "BLOCK_K": 16}
     assert (config.num_warps, config.num_stages) == (4, 1)
 

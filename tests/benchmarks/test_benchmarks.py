@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ def test_stored_results_are_complete() -> None:
 
 def complete_table(result: dict[str, object]) -> None:
     assert set(result) == {"what", "machine", "rows", "means", "memory"}
-    assert {"cpu", "cores", "threads", "torch", "date"} <= set(result["machine"])
+    assert {"cpu", "bfloat16", "cores", "threads", "torch", "date"} <= set(result["machine"])
     names = {"form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward"}
     for row in result["rows"]:
         assert names <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
@@ -91,9 +92,14 @@ def complete_table(result: dict[str, object]) -> None:
     assert all(row["extra_bytes"] > 0 for row in result["memory"])
 
 
-def test_the_stored_table_has_every_case() -> None:
-    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
+STORED = sorted((timing.RESULTS / "blockwise").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
+def test_a_stored_table_has_every_case(file: Path) -> None:
+    result = json.loads(file.read_text(encoding="utf-8"))
     complete_table(result)
+    assert file.stem == blockwise.name_of(result["machine"])
     keys = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
     stored = [tuple(row[key] for key in keys) for row in result["rows"]]
     assert stored == [tuple(vars(case).values()) for case in blockwise.cases(quick=False)]
@@ -170,6 +176,7 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
         None, None, "its result is wrong", "its result is wrong", "No kernel for this.",
     ]  # fmt: skip
     ours = found["triton_fused"]
+    assert ours["tflops_done"] == pytest.approx(ours["tflops"] * (7 / 5 if backward else 1))
     assert ours["tflops"] == pytest.approx(case.operations / ours["milliseconds"] / 1e9)
     assert list(ours["ratios"]) == ["FLASH_ATTENTION"] and ours["error"] <= ours["allowed"]
     assert all(gpu.as_line(row) for row in rows)
@@ -178,7 +185,72 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
 def test_operations_are_those_of_the_products() -> None:
     full, causal = (gpu.Case(8192, 128, c, False).operations for c in (False, True))
     assert full == 4 * 4 * 16 * 8192**2 * 128 == 2 * causal
-    assert gpu.Case(8192, 128, False, True).operations == 2.5 * full
+    backward = gpu.Case(8192, 128, False, True)
+    assert backward.operations == 2.5 * full
+    # Two of the seven products are computed twice: the scores, and the gradients of the weights.
+    assert backward.operations_of(gpu.PRODUCTS["triton_fused"]) == 3.5 * full
+
+
+class Device:
+    """Stands for a GPU that works through its queue while the host goes on, in milliseconds."""
+
+    def __init__(self, call: float, host: float, waits: bool = False) -> None:
+        self.call, self.host, self.waits = call, host, waits
+        self.now = self.free = 0.0  # the host's time, and when the queue will be empty
+        self.sleeps: list[int] = []
+
+    def sleep(self, cycles: int) -> None:
+        self.sleeps.append(cycles)
+        self.free = max(self.free, self.now) + cycles / 1e6
+
+    def work(self) -> None:
+        self.now += self.host
+        self.free = max(self.free, self.now) + self.call
+        self.now = self.free if self.waits else self.now
+
+    def event(self, **options: bool) -> Any:
+        device = self
+
+        class Event:
+            def record(self) -> None:
+                self.at = max(device.free, device.now)
+
+            def query(self) -> bool:
+                return device.now >= self.at
+
+            def synchronize(self) -> None:
+                device.now = max(device.now, self.at)
+
+            def elapsed_time(self, other: Any) -> float:
+                return float(other.at - self.at)
+
+        return Event()
+
+
+def on_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+    monkeypatch.setattr(torch.cuda, "_sleep", device.sleep, raising=False)
+    monkeypatch.setattr(torch.cuda, "Event", device.event)
+    cache = torch.zeros(1)
+    monkeypatch.setattr(torch, "empty", lambda *shape, **options: cache)
+
+
+@pytest.mark.parametrize(("host", "sleeps"), [(0.5, 1), (10.0, 2), (60.0, 3)])
+def test_the_clock_of_a_gpu_does_not_count_the_host(
+    monkeypatch: pytest.MonkeyPatch, host: float, sleeps: int
+) -> None:
+    device = Device(call=2.0, host=host)
+    on_device(monkeypatch, device)
+    assert gpu.event_clock(device.work) == pytest.approx(2.0)
+    assert len(device.sleeps) == sleeps
+
+
+def test_a_call_that_waits_for_the_gpu_is_timed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Device(call=2.0, host=0.5, waits=True)
+    on_device(monkeypatch, device)
+    assert gpu.event_clock(device.work) == pytest.approx(2.0)
+    assert device.sleeps[-1] == gpu.LONGEST_SLEEP
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -191,11 +263,46 @@ def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
 def test_the_page_has_the_stored_numbers() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.written(page, tables.parts()) == page, "run python -m benchmarks.tables"
-    result = json.loads((timing.RESULTS / "blockwise.json").read_text())
-    for name, drawing in (("ratios", tables.ratios(result)), ("memory", tables.bytes_(result))):
+    newest = tables.runs()[0]
+    for name, drawing in (("ratios", tables.ratios(newest)), ("memory", tables.bytes_(newest))):
         stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
         labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
         assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
+
+
+def test_machines_stand_side_by_side_and_the_newest_comes_first() -> None:
+    found = tables.runs()
+    dates = [run["machine"]["date"] for run in found]
+    assert len(found) == len(STORED) and dates == sorted(dates, reverse=True)
+    head, _, cpu, *_ = tables.machines([*found, found[0]]).splitlines()
+    assert head == "| what | run A | run B | run C |"
+    assert cpu.count(f"| {found[0]['machine']['cpu']} ") >= 2
+
+
+def test_half_precision_is_compared_with_each_side_s_own_float32() -> None:
+    size = {"n_tokens": 512, "n_features": 64, "heads": 8, "is_causal": True, "backward": True}
+    rows = [
+        size | {"form": "torch_blockwise", "dtype": dtype, "ours": ours, "theirs": theirs}
+        for dtype, ours, theirs in [
+            ("float32", 2.0, 1.0),
+            ("bfloat16", 2.0, 8.0),
+            ("float16", 3.0, 6.0),
+        ]
+    ]
+    means = {"bfloat16, forward + backward": 0.25, "float16, forward + backward": 0.5}
+    *_, brain, half = tables.halves([{"rows": rows, "means": means}]).splitlines()
+    assert brain == "| bfloat16 | run A | 8.00 | 1.00 | 0.25 |"
+    assert half == "| float16 | run A | 6.00 | 1.50 | 0.50 |"
+
+
+def test_what_the_page_says_of_half_precision_is_so() -> None:
+    means = {run["machine"]["bfloat16"]: run["means"] for run in tables.runs()}
+    units, none = means["AVX-512"], means["none"]
+    wide = [name for name in units if name.startswith("float32")]
+    assert all(abs(units[name] / none[name] - 1) < 0.07 for name in wide)
+    brain, half = "bfloat16, forward + backward", "float16, forward + backward"
+    assert 4.5 < 1 / none[brain] < 5 and units[brain] > 1
+    assert max(units[half], none[half]) < 0.2
 
 
 def test_a_page_without_a_place_is_an_error() -> None:
@@ -205,13 +312,18 @@ def test_a_page_without_a_place_is_an_error() -> None:
 
 def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {"form": "triton_fused", "tflops": 300.4, "ratios": {"FLASH_ATTENTION": 1.25}}
+    done = {
+        "form": "triton_fused",
+        "tflops": 300.4,
+        "tflops_done": 420.5,
+        "ratios": {"FLASH_ATTENTION": 1.25},
+    }
     rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
     found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
     head, _, first, second = found.splitlines()[-4:]
     assert head.endswith("| time by FLASH_ATTENTION's |")
-    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 50% | 1.25 |"
-    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |"
+    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 420 | 50% | 1.25 |"
+    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |  |"
     assert "No figures" in tables.gpu(None)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 from honesty import RULES
+from honesty.cells import code_cells, shown
 from honesty.content import equation_labels
 
 from tools import ROOT
@@ -51,3 +53,17 @@ def test_a_label_belongs_to_one_equation_of_the_book() -> None:
     labels = Counter(label for c in CHAPTERS for label in equation_labels(read(path_of(c))))
     assert labels
     assert {label: count for label, count in labels.items() if count > 1} == {}
+
+
+def test_a_stored_output_names_the_pinned_version_of_triton() -> None:
+    """What a compiler made of a kernel is not compared, so at least its version must be right."""
+    [pinned] = re.findall(
+        r"(?m)^triton==([\d.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    )
+    named = {
+        version
+        for chapter in CHAPTERS
+        for _, cell in code_cells(read(path_of(chapter)))
+        for version in re.findall(r"Triton (\d[\d.]*\d)", shown(cell))
+    }
+    assert named == {pinned}

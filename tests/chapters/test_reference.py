@@ -89,7 +89,7 @@ def test_every_document_has_its_section(page: str) -> None:
     assert all(f"| t{name[1:]} |" in bibliography for name in DOCUMENTS)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "questions", "one_sheet"])
 def test_links_lead_to_files_and_anchors_to_headings(page: str) -> None:
     assert [path.name for path, _ in files(page) if not path.is_file()] == []
     anchored = [(path, anchor) for path, anchor in files(page) if anchor]
@@ -125,7 +125,8 @@ def test_a_term_that_no_chapter_introduces_occurs_in_the_module_that_it_names() 
         for module, page in re.findall(r"\[attnlib\.(\w+)\]\((api/\w+)\.md\)", definition):
             assert page == f"api/{module}"
             assert f"\n# attnlib.{module}\n" in text(page)
-            there = (ROOT / "attnlib" / f"{module}.py").read_text(encoding="utf-8").lower()
+            files = ROOT / "attnlib" / f"{module}.py", ROOT / "attnlib" / module / "__init__.py"
+            there = next(x for x in files if x.exists()).read_text(encoding="utf-8").lower()
             words = re.findall(r"[^\W\d]{3,}", term.lower())
             assert not [word for word in words if word not in there], term
 
@@ -147,3 +148,39 @@ def test_every_term_of_the_glossary_occurs_in_the_chapter_that_it_names() -> Non
 
 def test_glossary_is_in_alphabetical_order() -> None:
     assert list(glossary()) == sorted(glossary(), key=str.lower)
+
+
+def questions() -> dict[str, str]:
+    """Return each question of its page with the answer."""
+    blocks = text("questions").split("\n### ")[1:]
+    return {title: answer for title, _, answer, *_ in (block.split("\n") for block in blocks)}
+
+
+def test_a_question_has_a_short_answer_and_a_link_to_what_shows_it() -> None:
+    assert len(questions()) >= 30
+    for question, answer in questions().items():
+        words, links = LINK.sub("", answer), LINK.findall(answer)
+        sentences = re.findall(r"[.?!](?=\s|$)", words)
+        assert question.endswith("?") and 2 <= len(sentences) <= 3, question
+        assert len(words.split()) <= 85 and links, question
+        for file, _ in links:
+            assert (REFERENCE / file).is_file(), question
+
+
+def test_a_link_of_a_question_names_the_chapter_and_the_section() -> None:
+    pattern = r"\[[Cc]hapter (\d+)(?:, ([^\]]+))?\]\(\.\./chapters/([^)#]+)(?:#([^)]+))?\)"
+    found = re.findall(pattern, text("questions"))
+    assert len(found) >= 30
+    for number, section, file, anchor in found:
+        assert file.startswith(f"{int(number):02}_") and slug(section) == anchor
+
+
+def test_the_five_lines_of_the_one_sheet_are_those_of_chapter_5() -> None:
+    lines = text("one_sheet").split("```python\n")[1].split("```")[0].strip()
+    cells = [c.source for c in nbformat.read(ROOT / "chapters" / "05_output.ipynb", 4).cells]
+    assert len(lines.splitlines()) == 5 and lines in cells
+
+
+def test_every_entry_of_the_one_sheet_leads_to_a_chapter() -> None:
+    for entry in text("one_sheet").split("\n## ")[1:]:
+        assert "](../chapters/" in entry, entry.splitlines()[0]

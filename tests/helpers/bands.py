@@ -27,14 +27,15 @@ def operands(
 
 
 def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]:
-    """Return the output, the log-sum-exp and the gradients by query, key and value."""
+    """Return the output, the log-sum-exp and all gradients, of a floating mask too."""
     query = given.query
     group, shape = query.shape[1], query.shape[:-1]
     output, lost = query.new_empty(*shape, E_V), query.new_empty(0)
     lse, shift, log2_sum = (query.new_empty(shape) for _ in range(3))
     attend(given, Results(output, lse, shift, log2_sum, lost), SCALE, band, group)
+    needed = [True] * 3 + [given.mask is not None and given.mask.is_floating_point()]
     gradients = differentiate(
-        given, Kept(output, lost, shift, log2_sum), upstream(output, lse), [True] * 3, SCALE, band,
+        given, Kept(output, lost, shift, log2_sum), upstream(output, lse), needed, SCALE, band,
         group, deterministic,
     )  # fmt: skip
     return [output, lse, *(x for x in gradients if x is not None)]

@@ -119,11 +119,6 @@ class Rung:
         return self.name.startswith("numpy_") or self.name == "triton_fused"
 
     @property
-    def has_mask_gradients(self) -> bool:
-        """Whether a floating mask gets a gradient; asked for one, the others name a rung."""
-        return self.name != "triton_fused"
-
-    @property
     def has_second_derivatives(self) -> bool:
         """Whether gradients have gradients; asked for one, the others name a rung that does."""
         return self.is_differentiated_by_autograd
@@ -191,12 +186,7 @@ class Rung:
         by: tuple[str, ...] = ("query", "key", "value", "attn_mask"),
         **options: Any,
     ) -> dict[str, Array]:
-        """Return the gradient by each floating input, for given gradients of output and lse.
-
-        A mask is left out where the rung has no gradient for it.
-        """
-        if not self.has_mask_gradients:
-            by = tuple(name for name in by if name != "attn_mask")
+        """Return the gradient by each floating input, for given gradients of output and lse."""
         arrays = {"query": query, "key": key, "value": value}
         if attn_mask is not None:
             arrays["attn_mask"] = attn_mask
@@ -242,7 +232,6 @@ RUNGS = [
     for blocks in ({}, *BLOCKS.get(name, ()))
 ]
 WITH_GRADIENTS = [rung for rung in RUNGS if rung.on_tensors]
-WITH_MASK_GRADIENTS = [rung for rung in WITH_GRADIENTS if rung.has_mask_gradients]
 
 
 def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecorator:
@@ -264,4 +253,3 @@ def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecor
 
 every_rung = on(RUNGS)
 every_rung_with_gradients = on(WITH_GRADIENTS)
-every_rung_with_mask_gradients = on(WITH_MASK_GRADIENTS)

@@ -109,6 +109,25 @@ def test_the_page_shows_the_mistakes_of_every_chapter() -> None:
     page = (ROOT / "reference" / "break_it.md").read_text(encoding="utf-8")
     shown = re.findall(r'(?m)^:start-after: "\[(\w+)\]"$', page)
     assert shown == list(dict.fromkeys(name for m in MISTAKES for name in m.chapters))
+    titles = re.findall(r"(?m)^## (\d+\. .+)$", page)
+    assert titles == [
+        f"{number}. {text_of(name).splitlines()[0].removeprefix('# ')}"
+        for number, name in enumerate(shown, start=1)
+    ]
+
+
+def text_of(chapter: str) -> str:
+    """Return what a chapter says between its cells of code."""
+    notebook = json.loads((ROOT / "chapters" / f"{chapter}.ipynb").read_text(encoding="utf-8"))
+    texts = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"]
+    return "\n".join(texts)
+
+
+def test_the_page_says_what_is_true_of_each_chapter() -> None:
+    for chapter in dict.fromkeys(name for m in MISTAKES for name in m.chapters):
+        files = [mistake.file.stem for mistake in MISTAKES if chapter in mistake.chapters]
+        assert len(files) >= 2 and chapter in files, chapter
+        assert re.search(r"(?m)^##+ What breaks if$", text_of(chapter)), chapter
 
 
 def test_a_mistake_may_change_several_places_and_lines(tmp_path: Path) -> None:

@@ -94,12 +94,12 @@ def test_help_lists_every_command_on_one_screen() -> None:
 
 def test_every_command_that_is_called_is_there() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    commands = set(re.findall(r"(?m)^([a-z]+):", makefile))
+    commands = set(re.findall(r"(?m)^([a-z-]+):", makefile))
     variables = set(re.findall(r"(?m)^([A-Z_]+) [?:]=", makefile))
     pages = [".ci/run", *files("*.md", ".github/**.yml", "tools/*.py", "tools/*.sh")]
     for page in pages:
         text = (ROOT / page).read_text(encoding="utf-8")
-        calls = re.findall(r"(?:`|run: |^ *)make ([a-z]+)((?: [A-Z_]+=)?)", text, re.M)
+        calls = re.findall(r"(?:`|run: |^ *)make ([a-z][a-z-]*)((?: [A-Z_]+=)?)", text, re.M)
         for command, variable in calls:
             assert command in commands, f"{page}: make {command}"
             assert variable.strip(" =") in {"", *variables}, f"{page}: {variable}"

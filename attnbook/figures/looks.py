@@ -1,0 +1,117 @@
+"""Where each token looks in one layer after another: the figure of chapter 17."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import WIDEST, Array, axis_title, number, rect, tag, text
+from attnbook.figures.moving import Control, MovingDrawing
+
+STEP, EDGE = 27.0, 8.0  # a token's width, and the room beside the first
+ARCS, BOX, ROOM = 74.0, 26.0, 158.0  # the height of the arcs, of a token, and of a layer
+LEAST = 0.005  # what rounds to 0 percent is not drawn
+
+
+def _arc(query: int, key: int, base: float) -> str:
+    """Return the path from one token's upper edge to that of another, or a loop above itself."""
+    start, end = (EDGE + (place + 0.5) * STEP for place in (query, key))
+    if query == key:
+        return f"M{number(start - 6)} {number(base)}a6 9 0 1 1 12 0"
+    rise = 2 * min(ARCS - 14, 14 + 6 * abs(query - key)) * 2 / 3
+    return (
+        f"M{number(start)} {number(base)}C{number(start)} {number(base - rise)} "
+        f"{number(end)} {number(base - rise)} {number(end)} {number(base)}"
+    )
+
+
+def _layer(
+    index: int, name: str, weights: Array, query: int, tokens: Sequence[str], top: float
+) -> str:
+    base = top + 22 + ARCS
+    body = [text(4, top + 15, name, text_anchor="start", font_style="italic")]
+    for key, token in enumerate(tokens):
+        x, weight = EDGE + key * STEP, weights[query, key]
+        part = f"{index}-{key}"
+        seen = weight >= LEAST
+        body += [
+            tag("path", d=_arc(query, key, base), fill="none", stroke="blue", data_part=f"a{part}",
+                stroke_width=number(0.75 + 3 * weight), opacity=number(seen)),
+            rect(x + 1, base, STEP - 2, BOX, "blue", fill_opacity=number(0.7 * weight),
+                 data_part=f"f{part}"),
+            rect(x + 1, base, STEP - 2, BOX, stroke="orange" if key == query else "muted",
+                 stroke_width=number(3 if key == query else 1), data_part=f"b{part}"),
+            text(x + STEP / 2, base + 18, token),
+            text(x + STEP / 2, base + BOX + 17, f"{100 * weight:.0f}" if seen else " ",
+                 data_part=f"w{part}"),
+        ]  # fmt: skip
+    return "".join(body)
+
+
+def _words(name: str, weights: Array, query: int, tokens: Sequence[str]) -> str:
+    """Say at which tokens a token looks in a layer."""
+    seen = [
+        key for key in np.argsort(-weights[query], kind="stable") if weights[query, key] >= LEAST
+    ]
+    at = ", ".join(f"{tokens[key]} at {key} ({weights[query, key]:.0%})" for key in seen[:3])
+    more = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
+    return f"{name}: {at or 'nothing'}{more}"
+
+
+def looking_back(
+    tokens: Sequence[str],
+    layers: Mapping[str, ArrayLike],
+    guesses: Sequence[str],
+    *,
+    start: int = 0,
+) -> MovingDrawing:
+    """Return a moving figure: where one token looks in each layer, as arcs; a slider picks it.
+
+    The weights stand below the tokens, in percent, and below them the token's guess.
+
+    Shapes: weights (T, T) for each layer; T tokens and T guesses, at most 16.
+
+    Raises: `ValueError` for too many tokens, and for weights or guesses of another number.
+
+    >>> looking_back("ab", {"layer 1": [[1, 0], [0.5, 0.5]]}, ["b", "a"], start=1).alt
+    'token 1, b, guess: a. layer 1: a at 0 (50%), b at 1 (50%).'
+    """
+    most = int((WIDEST - 2 * EDGE) / STEP)
+    if not 1 <= len(tokens) <= most:
+        raise ValueError(f"tokens must be 1 to {most}; got {len(tokens)}")
+    tables = {name: np.asarray(weights, dtype=np.float64) for name, weights in layers.items()}
+    for name, table in tables.items():
+        if table.shape != (len(tokens),) * 2:
+            raise ValueError(f"weights must be ({len(tokens)}, {len(tokens)}); got {table.shape} "
+                             f"for {name!r}")  # fmt: skip
+    if len(guesses) != len(tokens):
+        raise ValueError(f"guesses must be {len(tokens)}, one a token; got {len(guesses)}")
+    width, bottom = 2 * EDGE + len(tokens) * STEP, len(tables) * ROOM
+    frames, labels, rows = [], [], []
+    for query, token in enumerate(tokens):
+        body = [
+            _layer(index, name, table, query, tokens, index * ROOM)
+            for index, (name, table) in enumerate(tables.items())
+        ]
+        body.append(text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
+                         font_weight="600", data_part="note"))  # fmt: skip
+        frames.append(
+            "".join(body) + axis_title(4, bottom + 40, "weights in percent", text_anchor="start")
+        )
+        said = [_words(name, table, query, tokens) for name, table in tables.items()]
+        labels.append(f"token {query}, {token}, guess: {guesses[query]}.\n{'; '.join(said)}.")
+        rows.append(
+            [f"{query}: {token}", *(words.split(": ", 1)[1] for words in said), guesses[query]]
+        )
+    slider = Control("token", "token", tuple(f"{i}: {x}" for i, x in enumerate(tokens)), start)
+    return MovingDrawing.from_frames(
+        frames,
+        max(width, 300),
+        bottom + 48,
+        controls=(slider,),
+        labels=labels,
+        table=[["token", *tables, "guess"], *rows],
+        about="where each token looks",
+    )
