@@ -139,7 +139,7 @@ test: $(BOOK) $(MODEL) ## check format, lint, types, tests, every notebook (PYTE
 	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 # A second command, so that the first one stays short.
-slow: $(BOOK) ## check what takes longer: every page in every view, mistakes on purpose, other CPUs
+slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mistakes on purpose, other CPUs
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m tools.portable $(WORKERS)
 

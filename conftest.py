@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 
+import pytest
 import torch
+
+from attnbook import trained
 
 # Without a GPU Triton's kernels run in its interpreter. Triton reads this when it is imported.
 if not torch.cuda.is_available():
@@ -15,3 +18,22 @@ if not torch.cuda.is_available():
 if importlib.util.find_spec("triton") is None:
     kernels = ("attnlib/triton_fused/*", "tests/attnlib/test_triton_*.py", "chapters/14_*")
     collect_ignore_glob = list(kernels)
+
+# The one chapter that needs a model of others.
+MODEL_CHAPTER = "19_real_model.ipynb"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the cells of chapter 19 where its model is neither installed nor to be fetched."""
+    cells = [item for item in items if item.path.name == MODEL_CHAPTER]
+    if cells and (reason := trained.missing()):
+        for cell in cells:
+            cell.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why chapter 19 was skipped, which pytest keeps to itself unless it is asked."""
+    for report in terminalreporter.stats.get("skipped", []):
+        if MODEL_CHAPTER in report.nodeid and isinstance(report.longrepr, tuple):
+            terminalreporter.write_line(f"{MODEL_CHAPTER}: {report.longrepr[2]}")
+            break

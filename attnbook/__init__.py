@@ -7,6 +7,7 @@
     figures       every drawing (needs Matplotlib)
     models        attention modules of today's models (needs transformers)
     ranks         a notebook's function on several processes (needs torch)
+    trained       the model of chapter 19: where it is, and sentences to try it on
 
 `attnbook` is not part of the public, versioned API: a release may change it in any way that the
 pages need. `attnlib` never imports it. Importing `attnbook` loads none of its modules; Matplotlib

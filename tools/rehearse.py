@@ -3,9 +3,10 @@
     python -m tools.rehearse [--environment NAME] [--torch-varies] [CHAPTER …]
 
 A chapter lies alone in an empty folder. Its environment holds NumPy, torch, matplotlib and a
-kernel, and no `attnlib`: its own set-up cell installs that, from the address that it names, which
-git is told to take from a copy of this working tree. nbval then runs the chapter from top to bottom
-and compares what it shows with what is stored; of Matplotlib's charts it compares our words alone.
+kernel, the model of chapter 19 as a package (tools/model.txt), and no `attnlib`: its own set-up
+cell installs that, from the address that it names, which git is told to take from a copy of this
+working tree. nbval then runs the chapter from top to bottom and compares what it shows with what is
+stored; of Matplotlib's charts it compares our words alone.
 
     colab    what Colab publishes as its own versions (tools/colab.txt)
     numpy    the same without torch, for the chapters that import no torch
@@ -34,6 +35,7 @@ from pathlib import Path
 from tools import ROOT, notebooks
 
 CACHE = ROOT / "_build" / "colab"
+MODEL = ROOT / "tools" / "model.txt"
 NAMES = ("colab", "numpy", "lowest", "latest")
 BROUGHT = ("attnlib", "triton")  # what the set-up cells may install
 SHOWN = ("numpy", "torch", "triton", "transformers", "matplotlib", "ipykernel", "ipython")
@@ -96,9 +98,13 @@ def make_environment(name: str, wanted: list[str]) -> Path:
     """
     folder = CACHE / name
     python, stamp = folder / "bin" / "python", folder / "requirements.txt"
-    text = "\n".join(wanted)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--upgrade"]
     steps = [[sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *wanted]]
+    text = "\n".join(wanted)
+    if any(line.startswith("torch=") or line == "torch" for line in wanted):
+        # What chapter 19 fetches elsewhere; without torch it is left out.
+        steps.append([*pip, "--no-deps", "--require-hashes", "-r", str(MODEL)])
+        text += "\n" + MODEL.read_text(encoding="utf-8")
     if stamp.exists() and stamp.read_text(encoding="utf-8") == text:
         steps = steps[1:] if name == "latest" else []
     for step in steps:

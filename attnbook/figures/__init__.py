@@ -21,6 +21,7 @@ from attnbook.figures.drawing import Drawing
 from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import H200, memory_levels, roofline
 from attnbook.figures.growth import bytes_explorer
+from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
@@ -55,6 +56,7 @@ __all__ = [
     "dealt_keys",
     "forms_explorer",
     "handout_links",
+    "head_explorer",
     "head_weights",
     "heads_diagram",
     "heatmap",

@@ -82,6 +82,14 @@ def _cache_filling() -> figures.MovingDrawing:
     return figures.cache_filling(4, WAYS, start=(1, 1))
 
 
+def _head_explorer() -> figures.MovingDrawing:
+    weights = [
+        [[[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]], np.eye(3)],
+        [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]],
+    ]
+    return figures.head_explorer(["[CLS]", "a", "because"], weights, start=(2, 0, 0))
+
+
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
 PROBES = ("water", "shore", "money")
 
@@ -116,6 +124,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
     "forms_explorer": lambda: figures.forms_explorer(*_formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
+    "head_explorer": lambda: _head_explorer(),
     "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
@@ -331,6 +340,25 @@ def test_explorer_frames_hold_the_weights_and_the_means() -> None:
             assert shown == f"{means[rule].largest:.2f}"
     assert [row[0] for row in drawing.table] == ["dₖ", "4", "64"]
     assert all(len(row) == 10 for row in drawing.table)
+
+
+def test_head_explorer_frames_hold_the_weights_of_token_layer_and_head() -> None:
+    weights = np.random.default_rng(0).dirichlet(np.full(3, 0.3), size=(2, 4, 3))
+    drawing = figures.head_explorer(["a", "bb", "c"], weights, start=(1, 1, 3))
+    assert isinstance(drawing, figures.MovingDrawing)
+    assert (weights < 0.05).any() and (weights > 0.9).any()
+    frames = list(np.ndindex(3, 2, 4))
+    assert drawing.alt == drawing.labels[frames.index((1, 1, 3))]
+    for frame, (token, layer, head) in enumerate(frames):
+        assert drawing.labels[frame].startswith(f"{['a', 'bb', 'c'][token]}, layer {layer}, head")
+        middle = float(_in_frame(drawing, "mark", "y", frame)) + 12
+        for key, weight in enumerate(weights[layer, head, token]):
+            assert float(_in_frame(drawing, f"l{key}", "y1", frame)) == middle
+            shown = _in_frame(drawing, f"w{key}", "text", frame)
+            thick = int(_in_frame(drawing, f"l{key}", "stroke-width", frame))
+            assert shown == (f"{100 * weight:.0f}" if weight >= 0.05 else " ")
+            assert thick == (max(round(8 * weight), 1) if weight >= 0.05 else 0)
+    assert [row[0] for row in drawing.table[1:]] == [f"{n}.{m}" for n in (0, 1) for m in range(4)]
 
 
 def test_turned_query_frames_hold_scores_weights_and_the_answer() -> None:
@@ -721,6 +749,10 @@ def _number(shown: str) -> float:
         lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
         lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
         lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1, 2, 2)) / 2),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1))),
+        lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
+        lambda: figures.head_explorer(["a" * 17], np.ones((1, 1, 1, 1))),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),

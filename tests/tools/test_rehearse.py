@@ -44,9 +44,38 @@ def test_latest_is_not_pinned_but_for_torch() -> None:
     assert [line in PINNED for line in rehearse.requirements("latest")].count(True) == 1
 
 
+@pytest.mark.parametrize(("name", "has"), [("colab", True), ("numpy", False), ("latest", True)])
+def test_the_model_comes_with_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, has: bool
+) -> None:
+    steps: list[list[str]] = []
+
+    def note(step: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        steps.append(step)
+        (tmp_path / name).mkdir(exist_ok=True)
+        return subprocess.CompletedProcess(step, 0)
+
+    monkeypatch.setattr(rehearse, "CACHE", tmp_path)
+    monkeypatch.setattr(rehearse.subprocess, "run", note)
+    wanted = rehearse.requirements(name)
+    rehearse.make_environment(name, wanted)
+    model = [step for step in steps if str(rehearse.MODEL) in step]
+    assert len(model) == has and all({"--no-deps", "--require-hashes"} <= set(m) for m in model)
+    assert len(steps) == 2 + has
+    rehearse.make_environment(name, wanted)  # a second time nothing is new
+    assert len(steps) == (2 + has) + (1 + has if name == "latest" else 0)
+
+
 def test_chapters_that_need_torch() -> None:
     chapters = {path.name[:2]: path for path in (ROOT / "chapters").glob("*.ipynb")}
-    for number, needs in (("01", False), ("05", False), ("10", True), ("14", True), ("18", True)):
+    for number, needs in (
+        ("01", False),
+        ("05", False),
+        ("10", True),
+        ("14", True),
+        ("18", True),
+        ("19", True),
+    ):
         assert rehearse.needs_torch(notebooks.read(chapters[number])) is needs, number
 
 

