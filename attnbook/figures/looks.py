@@ -39,7 +39,7 @@ def _layer(
         body += [
             tag("path", d=_arc(query, key, base), fill="none", stroke="blue", data_part=f"a{part}",
                 stroke_width=number(0.75 + 3 * weight), opacity=number(seen)),
-            rect(x + 1, base, STEP - 2, BOX, "blue", fill_opacity=number(0.7 * weight),
+            rect(x + 1, base, STEP - 2, BOX, "blue", fill_opacity=number(0.45 * weight),
                  data_part=f"f{part}"),
             rect(x + 1, base, STEP - 2, BOX, stroke="orange" if key == query else "muted",
                  stroke_width=number(3 if key == query else 1), data_part=f"b{part}"),
@@ -66,6 +66,7 @@ def looking_back(
     guesses: Sequence[str],
     *,
     start: int = 0,
+    about: str = "where each token looks",
 ) -> MovingDrawing:
     """Return a moving figure: where one token looks in each layer, as arcs; a slider picks it.
 
@@ -113,5 +114,5 @@ def looking_back(
         controls=(slider,),
         labels=labels,
         table=[["token", *tables, "guess"], *rows],
-        about="where each token looks",
+        about=about,
     )

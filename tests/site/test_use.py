@@ -34,7 +34,7 @@ def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None
     results = page.locator("#search-results p.context")
     results.nth(10).wait_for(timeout=10_000)
     words = " ".join(results.all_inner_texts())
-    assert "what T2 scores cost" in re.sub(r"\s+", " ", words)
+    assert "its ℓ and its undivided output o~, become one" in re.sub(r"\s+", " ", words)
     for tex in ("\\", "^{", "_{", "dkd"):
         assert tex not in words, tex
     assert "Skip to content" not in words and "On this page" not in words
