@@ -143,13 +143,13 @@ slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mis
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m tools.portable $(WORKERS)
 
-coverage: $(ENVIRONMENT) ## fail if the usual tests leave out a line or a branch of the numerics
+coverage: $(ENVIRONMENT) $(MODEL) ## fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
-mistakes: $(ENVIRONMENT) ## make mistakes on purpose; tests and chapters must notice (ONLY="row sum")
+mistakes: $(ENVIRONMENT) $(MODEL) ## make mistakes on purpose; tests and chapters must notice (ONLY="row sum")
 	@$(BIN)/python -m tools.mistakes --only "$(ONLY)"
 
 format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend

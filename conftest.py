@@ -29,11 +29,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if cells and (reason := trained.missing()):
         for cell in cells:
             cell.add_marker(pytest.mark.skip(reason=reason))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why chapter 19 was skipped, which pytest keeps to itself unless it is asked."""
-    for report in terminalreporter.stats.get("skipped", []):
-        if MODEL_CHAPTER in report.nodeid and isinstance(report.longrepr, tuple):
-            terminalreporter.write_line(f"{MODEL_CHAPTER}: {report.longrepr[2]}")
-            break

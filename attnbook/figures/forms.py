@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib import masks
-from attnlib.numpy_dense import softmax
+from attnlib.numpy_dense import attention_scores, softmax
 
 CELL, LEFT, TOP, GAP = 34.0, 46.0, 76.0, 16.0
 TALL, STRONGEST = 96.0, 0.55
@@ -20,10 +20,6 @@ SETTINGS = 5
 # A form takes the scaled scores and the number of a setting, and returns the scores with a last
 # column, which is the score of giving to nobody.
 Form = Callable[[Array, Array, int], tuple[str, Array]]
-
-
-def _scores(query: Array, key: Array) -> Array:
-    return np.asarray(query @ key.T / np.sqrt(query.shape[1]))
 
 
 def _joined(scores: Array, nobody: float = -np.inf) -> Array:
@@ -38,37 +34,39 @@ def _unit(rows: Array) -> Array:
 
 def _plain(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     factor = 2**setting
-    return f"queries × {factor}", _joined(factor * _scores(query, key))
+    return f"queries × {factor}", _joined(attention_scores(factor * query, key))
 
 
 def _qk_norm(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     factor = 2**setting
-    return f"queries × {factor}, then QK-norm", _joined(_scores(_unit(factor * query), _unit(key)))
+    return f"queries × {factor}, then QK-norm", _joined(
+        attention_scores(_unit(factor * query), _unit(key))
+    )
 
 
 def _soft_cap(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     cap = (50, 8, 4, 2, 1)[setting]
-    return f"soft cap, limit {cap}", _joined(cap * np.tanh(_scores(query, key) / cap))
+    return f"soft cap, limit {cap}", _joined(cap * np.tanh(attention_scores(query, key) / cap))
 
 
 def _alibi(query: Array, key: Array, setting: int) -> tuple[str, Array]:
-    slope, shown = ((0, "0"), (1 / 8, "1/8"), (1 / 4, "1/4"), (1 / 2, "1/2"), (1, "1"))[setting]
+    slope, shown = ((0.0, "0"), (1 / 8, "1/8"), (1 / 4, "1/4"), (1 / 2, "1/2"), (1.0, "1"))[setting]
     places = np.arange(len(query))
     distance = abs(places[:, None] - places)
-    return f"ALiBi, slope {shown}", _joined(_scores(query, key) - slope * distance)
+    return f"ALiBi, slope {shown}", _joined(attention_scores(query, key) - slope * distance)
 
 
 def _window(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     n = len(query)
     size = (n, 4, 3, 2, 1)[setting]
-    scores = np.where(masks.window(n, n, size - 1, 0), _scores(query, key), -np.inf)
+    scores = np.where(masks.window(n, n, size - 1, 0), attention_scores(query, key), -np.inf)
     return f"window of {size} key{'s' * (size > 1)}", _joined(scores)
 
 
 def _sink(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     score = (-np.inf, 0.0, 1.0, 2.0, 4.0)[setting]
     shown = f"sink, s = {score:g}" if setting else "sink, s = −∞"
-    return shown, _joined(_scores(query, key), score)
+    return shown, _joined(attention_scores(query, key), score)
 
 
 FORMS: dict[str, Form] = {

@@ -13,9 +13,8 @@ from attnbook.figures.moving import Control, MovingDrawing
 
 ROW, TOP, LETTER = 24.0, 58.0, 8.4  # a token's height, and room above; a letter's width
 GAP, NUMBERS = 110.0, 46.0  # between the two columns, and for the percent at the right
-LEAST = (
-    0.05  # a smaller weight has neither a line nor a number, or the frames would be too many bytes
-)
+# A smaller weight has neither a line nor a number: with them the frames would be too many bytes.
+LEAST = 0.05
 
 
 def _looks(weights: Array, tokens: Sequence[str]) -> list[str]:
