@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,14 +14,24 @@ from attnlib.conformance._report import Result
 REFUSALS = (ValueError, TypeError, RuntimeError)
 
 
-def judge(case: Case, attention: Any, hands: Any) -> Result:
+class Open(Protocol):
+    """What says where a result may be NaN although the truth is a number, as boolean arrays."""
+
+    def output(self, asked: Asked) -> Array:
+        """Return the entries of the output that may be NaN."""
+
+    def gradients(self, asked: Asked) -> dict[str, Array]:
+        """Return the entries of each gradient that may be NaN."""
+
+
+def judge(case: Case, attention: Any, hands: Any, open_to_nan: Open | None = None) -> Result:
     """Return whether a kernel passes a case, and what is wrong where it does not."""
     asked = case.asked
     ask = _refused if asked.refused else _output if asked.upstream is None else _gradients
     try:
         # A kernel on arrays may warn of ∞ and NaN; what counts is whether they come out.
         with np.errstate(all="ignore"):
-            ask(asked, attention, hands)
+            ask(asked, attention, hands, open_to_nan)
     except WrongResultError as wrong:
         return Result(case, False, f"{asked}\n{wrong}")
     return Result(case, True)
@@ -41,7 +51,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {said}" if said else f"{type(error).__name__} without words"
 
 
-def _refused(asked: Asked, attention: Any, hands: Any) -> None:
+def _refused(asked: Asked, attention: Any, hands: Any, open_to_nan: Open | None) -> None:
     """Require an exception with a message, for a call that cannot be meant."""
     own = {name: hands.give(given) for name, given in asked.given.items()}
     kinds = "a ValueError, a TypeError or a RuntimeError with a message"
@@ -58,7 +68,7 @@ def _refused(asked: Asked, attention: Any, hands: Any) -> None:
     raise WrongResultError(f"expected {kinds}, but the call returned: {came}")
 
 
-def _output(asked: Asked, attention: Any, hands: Any) -> None:
+def _output(asked: Asked, attention: Any, hands: Any, open_to_nan: Open | None) -> None:
     """Require the output of the definition."""
     own = {name: hands.give(given) for name, given in asked.given.items()}
     before = {name: hands.bits(argument) for name, argument in own.items()}
@@ -71,7 +81,7 @@ def _output(asked: Asked, attention: Any, hands: Any) -> None:
     if peer is None and dtype in HALF:
         peer = hands.peer(asked)
     bound = _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
-    _compare("", got, truth, bound)
+    _compare("", got, truth, bound, None if open_to_nan is None else open_to_nan.output(asked))
     if asked.watched:
         _untouched(own, before, hands)
         for name, argument in own.items():
@@ -81,7 +91,7 @@ def _output(asked: Asked, attention: Any, hands: Any) -> None:
                 )
 
 
-def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
+def _gradients(asked: Asked, attention: Any, hands: Any, open_to_nan: Open | None) -> None:
     """Require the gradients of the definition."""
     assert asked.upstream is not None
     own = {name: hands.give(given) for name, given in asked.given.items()}
@@ -96,6 +106,7 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
     sizes = _tolerance.gradient_sizes(query, key, value, above, mask, scale=scale)
     dtype = asked.given["query"].dtype
     peers, floors = {}, dict.fromkeys(wanted, 0.0)
+    free = {} if open_to_nan is None else open_to_nan.gradients(asked)
     if dtype in HALF:
         peers = hands.peer_gradients(asked)
         floors = _tolerance.row_sum_sizes(query, key, value, above, mask, scale)
@@ -109,7 +120,7 @@ def _gradients(asked: Asked, attention: Any, hands: Any) -> None:
             times=3,
             floor=floors[name] * _tolerance.epsilon("float32"),
         )
-        _compare(f"the gradient of {name}: ", got, truth[name], bound)
+        _compare(f"the gradient of {name}: ", got, truth[name], bound, free.get(name))
     if asked.watched:
         _untouched(everything, before, hands)
 
@@ -142,7 +153,9 @@ def _numbers(result: Any, dtype: str, hands: Any, what: str = "") -> Array:
     return numbers
 
 
-def _compare(what: str, got: Array, truth: Array, bound: float) -> None:
+def _compare(what: str, got: Array, truth: Array, bound: float, free: Array | None) -> None:
+    if free is not None and got.shape == truth.shape:
+        truth = np.where(free & np.isnan(got), np.nan, truth)
     said = _tolerance.difference(got, truth, bound)
     if said:
         raise WrongResultError(f"{what}{said}")

@@ -1,0 +1,59 @@
+"""What an adapter is, and how it says that its library does not claim something."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+Attention = Callable[..., Any]
+
+
+class NotClaimed(Exception):  # noqa: N818, it is an answer and not an error
+    """Say that the library does not offer what a case asks for."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A library's attention with the signature of `scaled_dot_product_attention`.
+
+    Attributes:
+        name: What is called, as its users write it.
+        packages: The packages whose versions are stored with the results, the library's own first.
+        documentation: Where the library says what the function does.
+        attention: The function. A keyword that it lacks is not claimed.
+        arrays: The kind of arrays it takes, one of `peers.hands.KINDS`.
+        without: Topics of `attnlib.conformance` that the library does not claim, with the reason.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    documentation: str
+    attention: Attention
+    arrays: str = "torch"
+    without: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def keywords(self) -> set[str]:
+        """Return the arguments that the function has a name for."""
+        return set(inspect.signature(self.attention).parameters)
+
+
+def claim(condition: object, reason: str) -> None:
+    """Raise NotClaimed with the reason where the condition does not hold."""
+    if not condition:
+        raise NotClaimed(reason)
+
+
+def adapters(
+    into: list[Adapter], name: str, *packages: str, documentation: str, **more: Any
+) -> Callable[[Attention], Attention]:
+    """Return a decorator that puts a function, as an adapter of this name, into a list."""
+
+    def keep(attention: Attention) -> Attention:
+        into.append(Adapter(name, packages, documentation, attention, **more))
+        return attention
+
+    return keep

@@ -1,0 +1,95 @@
+"""Put what the libraries answered into the book's page of them.
+
+    python -m peers.tables
+
+Each part of `reference/peers.md` between `<!-- name -->` and `<!-- end -->` is written anew from
+the JSON in `peers/results`. `make peers` does this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from attnlib.conformance import TOPICS
+from benchmarks.tables import table, written
+from peers.asking import ROOT
+from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY
+
+PAGE = ROOT / "reference" / "peers.md"
+RESULTS = ROOT / "peers" / "results"
+Library = dict[str, Any]
+
+# The parts of the page, each a table of the libraries of these families.
+PARTS = {
+    "torch": ("pytorch",),
+    "jax": ("jax_family",),
+    "keras": ("keras_jax", "keras_torch", "keras_tensorflow"),
+    "onnx": ("onnx_family",),
+    "others": ("hugging_face", "x_transformers", "tiny"),
+}
+
+
+def cell(counts: Counter[str]) -> str:
+    """Return what became of a topic's cases, in short.
+
+    >>> cell(Counter({"passed": 30, "failed": 4}))
+    '30 ✓ 4 ✗'
+    >>> cell(Counter({"not claimed": 12}))
+    '–'
+    """
+    words = ((PASSED, "✓"), (FAILED, "✗"), (POLICY, "≠"))
+    found = [f"{counts[kind]} {sign}" for kind, sign in words if counts[kind]]
+    return " ".join(found) or "–"
+
+
+def by_topic(libraries: list[Library]) -> str:
+    """Return the table of some libraries: a row for each topic, a column for each library."""
+    rows = [
+        [topic, *(cell(Counter(library["topics"].get(topic, {}))) for library in libraries)]
+        for topic in TOPICS
+    ]
+    sums = [
+        sum((Counter(c) for c in library["topics"].values()), Counter()) for library in libraries
+    ]
+    rows.append(["**all**", *(f"**{cell(total)}**" for total in sums)])
+    rows.append(["not claimed", *(str(total[NOT_CLAIMED]) for total in sums)])
+    names = [f"[{library['name']}]({library['documentation']})" for library in libraries]
+    return table(["topic", *names], rows)
+
+
+def versions(results: list[dict[str, Any]]) -> str:
+    """Return what was asked: versions, date and machine of each family's run."""
+    rows = []
+    for result in results:
+        for library in result["libraries"]:
+            found = ", ".join(f"{name} {number}" for name, number in library["versions"].items())
+            machine = result["machine"]
+            rows.append([library["name"], found, machine["date"], machine["cpu"]])
+    return table(["what", "versions", "date", "processor"], rows)
+
+
+def stored(family: str) -> dict[str, Any]:
+    """Return the results of a family."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{family}.json").read_text("utf-8"))
+    return result
+
+
+def parts() -> dict[str, str]:
+    """Return what stands on the page, by the names of its places."""
+    results = {family: stored(family) for families in PARTS.values() for family in families}
+    found = {"versions": versions(list(results.values()))}
+    for name, families in PARTS.items():
+        libraries = [library for family in families for library in results[family]["libraries"]]
+        found[name] = by_topic(libraries)
+    return found
+
+
+def write() -> None:
+    """Write the tables into the page."""
+    PAGE.write_text(written(PAGE.read_text("utf-8"), parts()), "utf-8")
+
+
+if __name__ == "__main__":
+    write()
