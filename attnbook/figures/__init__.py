@@ -14,7 +14,7 @@ from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared, handout_links
 from attnbook.figures.context import word_in_context
-from attnbook.figures.decoding import cache_filling, dealt_keys
+from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
@@ -51,6 +51,7 @@ __all__ = [
     "bars",
     "bytes_explorer",
     "cache_filling",
+    "cached_numbers",
     "compared",
     "cosine_histograms",
     "dealt_keys",

@@ -1,4 +1,4 @@
-"""Tokens that come one after the other, and keys dealt out to cores: the figures of chapter 15."""
+"""Decoding in drawings: the cache call by call, keys dealt out to cores, what a token leaves."""
 
 from __future__ import annotations
 
@@ -249,3 +249,56 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
         f"Reading takes 1/{n_cores} as long."
     )
     return Drawing.from_elements("".join(body), left + width + 14, y + 30, alt)
+
+
+def cached_numbers(
+    separate: tuple[int, int, int], groups: tuple[int, int, int], latent: tuple[int, int]
+) -> Drawing:
+    """Return a drawing of the numbers that a token leaves in a layer's cache, as areas to scale.
+
+    A bar is as high as its heads are many, and as long as one head has entries.
+
+    Args:
+        separate: the number of heads, and the entries of a key and of a value.
+        groups: the same for heads that are shared by groups of queries.
+        latent: the entries of the vector and of the rotated key that all heads share.
+
+    Raises: `ValueError` for a number below 1.
+
+    >>> cached_numbers((8, 4, 2), (2, 4, 2), (5, 3)).alt[-54:]
+    'one latent (MLA): 1 × (5 latent + 3 rotated keys) = 8.'
+    """
+    if min(*separate, *groups, *latent) < 1:
+        raise ValueError(
+            f"heads and entries must be at least 1; got {separate}, {groups} and {latent}"
+        )
+    rows = (
+        ("separate heads", *separate, {"keys": "blue", "values": "orange"}),
+        (f"{groups[0]} groups (GQA)", *groups, {"keys": "blue", "values": "orange"}),
+        ("one latent (MLA)", 1, *latent, {"latent": "green", "rotated keys": "blue"}),
+    )
+    left, width = 8.0, 390.0
+    down = 190.0 / max(heads for _, heads, *_ in rows)
+    across = width / max(first + second for _, _, first, second, _ in rows)
+    y, body, told = 0.0, [], []
+    for name, heads, *entries, parts in rows:
+        total = f"{heads * sum(entries):,}"
+        product = f"{heads} × ({entries[0]} + {entries[1]}) = {total}"
+        body += [
+            text(left, y + 18, name, text_anchor="start", font_weight="600"),
+            text(left + width, y + 18, product, text_anchor="end"),
+        ]
+        x, foot = left, y + 28 + heads * down
+        for (part, shade), count in zip(parts.items(), entries, strict=True):
+            wide = count * across
+            body += [
+                rect(x, y + 28, wide, heads * down, shade),
+                line(x, y + 28, x, foot, "paper"),  # between two parts
+                text(x + wide / 2, foot + 18, part),
+            ]
+            x += wide
+        first, second = (f"{n} {part}" for n, part in zip(entries, parts, strict=True))
+        told.append(f"{name}: {heads} × ({first} + {second}) = {total}")
+        y = foot + 38
+    alt = f"Numbers that a token leaves in a layer's cache, as areas to scale. {'; '.join(told)}."
+    return Drawing.from_elements("".join(body), left + width + 42, y - 8, alt)

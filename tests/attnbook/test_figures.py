@@ -75,6 +75,7 @@ def _cosines() -> dict[int, np.ndarray]:
     return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
 
 
+KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
 WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
 
 
@@ -117,6 +118,7 @@ DRAWINGS: dict[str, Callable[[], figures.Drawing]] = {
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
     "cache_filling": lambda: _cache_filling(),
+    "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "compared": lambda: figures.compared(
         [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
     ),
@@ -744,6 +746,7 @@ def _number(shown: str) -> float:
         lambda: figures.cache_filling(2, {}),
         lambda: figures.cache_filling(2, {"a": [1]}),
         lambda: figures.cache_filling(2, {"a": [0, 2]}),
+        lambda: figures.cached_numbers((4, 0, 2), (2, 3, 2), (5, 1)),
         lambda: figures.dealt_keys(9, 2),
         lambda: figures.dealt_keys(9, 1),
         lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
@@ -933,6 +936,18 @@ def test_cache_filling_stays_small_and_lists_every_call() -> None:
     assert len(drawing._repr_html_().encode()) < 60_000
     assert len(drawing.table) == 1 + 7 + 7 + 4
     assert drawing.table[-1] == ("two", "4", "token 6", "7", "1", "28", "7")
+
+
+def test_cached_numbers_draws_areas_to_scale_and_says_the_totals() -> None:
+    drawing = figures.cached_numbers(*KEPT)
+    bars = [e.attrib for e in ET.fromstring(drawing.svg).iter() if e.tag.endswith("rect")]
+    areas = [(8, 6), (8, 4), (2, 5), (2, 3), (1, 16), (1, 4)]  # heads and entries
+    for bar, (heads, entries) in zip(bars, areas, strict=True):
+        assert float(bar["height"]) == pytest.approx(heads * 190 / 8, abs=0.01)
+        assert float(bar["width"]) == pytest.approx(entries * 390 / 20, abs=0.01)
+    totals = {"8 × (6 + 4) = 80", "2 × (5 + 3) = 16", "1 × (16 + 4) = 20"}
+    assert totals <= set(_texts(drawing))
+    assert "one latent (MLA): 1 × (16 latent + 4 rotated keys) = 20." in drawing.alt
 
 
 def test_dealt_keys_deals_out_all_keys_once() -> None:
