@@ -13,6 +13,9 @@ output o of its own keys, and pieces 1 … n become one by chapter 12's law:
     w_i = exp(m_i - M) ℓ_i / Σ_j exp(m_j - M) ℓ_j
     o   = Σ_i w_i o_i
     lse = M + log Σ_j exp(m_j - M) ℓ_j
+
+`attend` has all scores of a single new token at hand. It takes one softmax of them all, and splits
+the two products alone.
 """
 
 from __future__ import annotations
@@ -208,7 +211,8 @@ def attend(
         window: (left, right), how many keys before its own place a token sees; right is of no use,
             because a token sees none after it. None for all.
         block_size_k: the size of the pieces that keys are split in, head by head: use it where
-            there are fewer heads than cores. None does not split.
+            there are fewer heads than cores. The keys that are left over keep one core busy, so
+            that many small pieces are better than one for each core. None does not split.
 
     Shapes:
         query (B, H, L, d_k), key (B, H_kv, L, d_k), value (B, H_kv, L, d_v) → (B, H, L, d_v)
@@ -291,17 +295,32 @@ def _step(
 
 
 def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -> Tensor:
-    """Return the output of queries (group, d_k) that see all keys of a head, in pieces."""
-    whole, states = len(key) // size * size, []
-    for part in (slice(0, whole), slice(whole, len(key))):
-        if n := -(-len(key[part]) // size):
-            k, v = (x[part].view(n, -1, x.shape[-1]) for x in (key, value))
-            scores = scaled_product(query.expand(n, *query.shape), k, scale, torch.bmm)
-            weights = torch.softmax(scores, -1)
-            m, ell = scores.amax(-1, keepdim=True), 1 / weights.amax(-1, keepdim=True)
-            states.append((m, ell, torch.bmm(weights, v)))  # the largest weight is exp(0) / ell
-    m, ell, outputs = (torch.cat(x) for x in zip(*states, strict=True))  # (n, group, ·)
-    sums = torch.exp(m - m.amax(0)) * ell  # as in _merged, but no row is empty
-    shares = sums / functools.reduce(torch.add, sums)
-    merged: Tensor = functools.reduce(torch.add, shares * outputs)
-    return merged
+    """Return the output of queries (group, d_k) that see all keys of a head, in pieces.
+
+    One softmax of all scores costs less than m, ℓ and o of each piece and their merge, which are
+    many small steps.
+    """
+    return _mean(torch.softmax(_scores(query, key, scale, size), -1), value, size)
+
+
+def _scores(query: Tensor, key: Tensor, scale: float, size: int) -> Tensor:
+    """Return scale · Q Kᵀ (group, S). Torch deals out the pieces of one product to the cores."""
+    n, left = divmod(len(key), size)
+    if n and left:
+        parts = key[:-left], key[-left:]
+        return torch.cat([_scores(query, part, scale, size) for part in parts], -1)
+    pieces = key.view(n or 1, -1, key.shape[-1])
+    queries = query.expand(len(pieces), *query.shape)
+    return scaled_product(queries, pieces, scale, torch.bmm).transpose(0, 1).flatten(1)
+
+
+def _mean(weights: Tensor, value: Tensor, size: int) -> Tensor:
+    """Return W V (group, d_v), where the pieces are added from first to last."""
+    n, left = divmod(len(value), size)
+    if n and left:
+        whole = _mean(weights[:, :-left], value[:-left], size)
+        return whole + _mean(weights[:, -left:], value[-left:], size)
+    pieces = value.view(n or 1, -1, value.shape[-1])
+    shares = weights.view(len(weights), len(pieces), -1).transpose(0, 1)
+    added: Tensor = functools.reduce(torch.add, torch.bmm(shares, pieces))
+    return added

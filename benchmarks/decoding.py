@@ -9,7 +9,8 @@ Steps and layers run on one thread, in seconds of the processor, so that other p
              attention on a slice of the same memory
     layers   a layer that computes all T tokens again, against one that goes on in its cache
     splits   `attend` with split keys against `attend` without, on one thread and on two, in
-             seconds of the clock
+             seconds of the clock: one call of each form in turns; eight calls in a row; and one
+             call for each of eight caches, as eight layers make
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import argparse
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from attnlib.torch_decoding import KVCache, attend
 from attnlib.torch_layers import MultiHeadSelfAttention
 from benchmarks.timing import RESULTS, Comparison, compare, machine, store
 
-HEADS, FEATURES, PIECE = 8, 64, 16_384
+HEADS, FEATURES, PIECES = 8, 64, (16_384, 2048)
 CPU = time.thread_time
 Row = dict[str, object]
 
@@ -110,16 +111,39 @@ def layers(lengths: list[int], repeats: int) -> list[Row]:
     return rows
 
 
+def in_turn(functions: Iterable[Callable[[], object]]) -> Callable[[], None]:
+    """Return a function that calls each of these, one after the other."""
+    listed = list(functions)
+
+    def run() -> None:
+        for function in listed:
+            function()
+
+    return run
+
+
 def splits(n_keys: int, threads: list[int], repeats: int) -> list[Row]:
-    """Compare one step on split keys with one on whole keys."""
+    """Compare steps on split keys with steps on whole keys."""
+    # Nearly every length that a decoder meets leaves keys over, as n_keys - 1 does.
+    cases = [
+        (1, n_keys, PIECES, 1, 1),
+        (1, n_keys, PIECES, 8, 1),
+        (1, n_keys, PIECES, 8, 8),
+        (1, n_keys - 1, PIECES, 1, 1),
+        (2, n_keys, PIECES[:1], 1, 1),
+    ]
     rows: list[Row] = []
     for n_threads in threads:
         torch.set_num_threads(n_threads)
-        for n_heads in (1, 2):
-            cache = filled(1, n_heads, n_keys)
-            whole, split = step(cache, n_heads), step(cache, n_heads, PIECE)
-            found = compare(split, whole, repeats, warm_up=5)
-            rows.append(line("split", found, n_keys=n_keys, n_heads=n_heads, threads=n_threads))
+        for n_heads, keys, sizes, calls, n_caches in cases:
+            caches = [filled(1, n_heads, keys) for _ in range(n_caches)] * (calls // n_caches)
+            whole = in_turn(step(cache, n_heads) for cache in caches)
+            for size in sizes:
+                split = in_turn(step(cache, n_heads, size) for cache in caches)
+                found = compare(split, whole, max(2, repeats // calls), warm_up=5)
+                case = {"n_keys": keys, "block_size_k": size, "n_heads": n_heads}
+                case |= {"threads": n_threads, "calls": calls, "caches": n_caches}
+                rows.append(line("split", found, **case))
     return rows
 
 

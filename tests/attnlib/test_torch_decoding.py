@@ -238,10 +238,11 @@ def test_beams_go_on_as_if_they_had_been_alone(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("block_size_k", [None, 8])
 @pytest.mark.parametrize("n_heads", [2, 6])
 @pytest.mark.parametrize("n_tokens", [1, 2, 5, 16, 33, T])
 def test_a_row_in_a_batch_has_the_bits_of_a_row_alone(
-    n_tokens: int, n_heads: int, dtype: torch.dtype
+    n_tokens: int, n_heads: int, block_size_k: int | None, dtype: torch.dtype
 ) -> None:
     # With features in fours: the bits of other products depend on where in memory they begin.
     new = [normal(5, heads, n_tokens, 16, dtype=dtype, seed=heads) for heads in (n_heads, 2, 2)]
@@ -250,9 +251,10 @@ def test_a_row_in_a_batch_has_the_bits_of_a_row_alone(
         cache = KVCache(5, 2, 2 * T, 16, dtype=dtype)
         cache.append(*new[1:], counts=lengths)
         alone = [cache.select([row]) for row in range(5)]
-        together = attend(*part, cache)
+        together = attend(*part, cache, block_size_k=block_size_k)
         for row, own in enumerate(alone):
-            output = attend(*(x[row : row + 1] for x in part), own)
+            one = (x[row : row + 1] for x in part)
+            output = attend(*one, own, block_size_k=block_size_k)
             assert bits(output[0]) == bits(together[row])
 
 
