@@ -15,8 +15,8 @@ WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench kernel-report lighthouse \
-  dist clean FORCE
+.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench peers kernel-report \
+  lighthouse dist clean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -91,7 +91,7 @@ $(MODEL): tools/model.txt $(PACKAGES)
 # -- book ------------------------------------------------------------------------------------------
 
 BOOK := _build/.complete
-FOLDERS := _ext attnbook attnlib benchmarks/results chapters reference
+FOLDERS := _ext attnbook attnlib benchmarks/results chapters peers/reproductions reference
 SOURCES := _config.yml _toc.yml index.md tests/mistakes.txt \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
@@ -168,6 +168,9 @@ bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmar
 	@for what in ratios blockwise decoding ring; do \
 	  env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.$$what || exit 1; done
 	@$(BIN)/python -m benchmarks.tables
+
+peers: $(ENVIRONMENT) ## ask other libraries the cases of attnlib.conformance (ONLY="jax_family")
+	@$(BIN)/python -m peers $(if $(ONLY),--only $(ONLY))
 
 kernel-report: $(ENVIRONMENT) ## compile triton_fused for three GPUs, without one, and count
 	@env -u TRITON_INTERPRET $(BIN)/python -m benchmarks.kernel_report $(REPORT_ARGS)

@@ -14,10 +14,13 @@ from attnbook import trained
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# These import libraries that are in no environment but their own.
+collect_ignore_glob = ["peers/families/*", "peers/reproductions/*"]
+
 # There is no Triton but for Linux.
 if importlib.util.find_spec("triton") is None:
     kernels = ("attnlib/triton_fused/*", "tests/attnlib/test_triton_*.py", "chapters/14_*")
-    collect_ignore_glob = list(kernels)
+    collect_ignore_glob += kernels
 
 # The one chapter that needs a model of others.
 MODEL_CHAPTER = "19_real_model.ipynb"
