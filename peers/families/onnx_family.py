@@ -24,7 +24,6 @@ from peers.adapter import Adapter, Attention, adapters, claim
 ADAPTERS: list[Adapter] = []
 OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 INPUTS = ("query", "key", "value", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
-WITHOUT = {"gradients": "no gradients", "mask gradients": "no gradients"}
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -141,7 +140,7 @@ def family() -> None:
     ):
         for opset, attention in opsets.items():
             adapters(
-                ADAPTERS, f"{name}, opset {opset}", *packages, arrays="numpy", without=WITHOUT,
+                ADAPTERS, f"{name}, opset {opset}", *packages, arrays="numpy",
                 documentation=f"{OPERATOR}#l-onnx-op-attention-{opset}",
             )(partial(attention, run))  # fmt: skip
 
