@@ -58,8 +58,9 @@ def python_of(environment: str) -> str:
 def n_libraries(python: str, family: str) -> int:
     """Return how many adapters a family has."""
     code = f"from peers.families.{family} import ADAPTERS; print(len(ADAPTERS))"
+    # What it says of an import that fails stays visible.
     done = subprocess.run(
-        [python, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        [python, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
     return int(done.stdout.split()[-1])
 

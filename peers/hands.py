@@ -14,11 +14,10 @@ from attnlib._checks import Array
 from attnlib.conformance._arrays import Arrays, of_dtype
 from attnlib.conformance._case import Given, WrongResultError
 from attnlib.conformance._tensors import Tensors
-from peers.adapter import NotClaimed
 
 
 class Numpy(Tensors):
-    """Arrays of NumPy, without gradients."""
+    """Arrays of NumPy, which have no gradients (`verdict` says so)."""
 
     def give(self, given: Given) -> Any:
         """Return the argument as an array."""
@@ -38,10 +37,6 @@ class Numpy(Tensors):
     def shares(self, result: Any, own: Any) -> bool:
         """Return whether a result lies in the memory of an argument."""
         return bool(np.may_share_memory(np.asarray(result), np.asarray(own)))
-
-    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
-        """Say that there are no gradients."""
-        raise NotClaimed("no gradients")
 
 
 class Jax(Numpy):
@@ -115,7 +110,7 @@ class Tinygrad(Numpy):
 
     def take(self, result: Any) -> tuple[Array, str]:
         """Return a result in float64, and the name of its dtype."""
-        names = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64"}
+        names = {"half": "float16", "__bf16": "bfloat16", "float": "float32", "double": "float64"}
         name = names.get(result.dtype.name, result.dtype.name)
         own = result.float() if name == "bfloat16" else result
         return own.numpy().astype(np.float64), name

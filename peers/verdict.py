@@ -57,6 +57,8 @@ def verdict(case: Case, adapter: Adapter) -> Verdict:
     for word in (*asked.given, *asked.options):
         if word not in adapter.keywords:
             return Verdict(NOT_CLAIMED, f"no {word}")
+    if asked.upstream is not None and adapter.arrays == "numpy":
+        return Verdict(NOT_CLAIMED, "no gradients")
     hands = KINDS[adapter.arrays]()
     attention = Asking(adapter, asked.refused)
     result = judge(case, attention, hands)

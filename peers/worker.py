@@ -22,8 +22,9 @@ from peers.verdict import verdict
 
 
 def library(family: str, number: int) -> Adapter:
-    """Return an adapter of a family."""
-    chosen: Adapter = importlib.import_module(f"peers.families.{family}").ADAPTERS[number]
+    """Return an adapter of a family, or of another module if the name has a dot."""
+    module = family if "." in family else f"peers.families.{family}"
+    chosen: Adapter = importlib.import_module(module).ADAPTERS[number]
     return chosen
 
 

@@ -1,0 +1,149 @@
+"""What `make peers` rests on: isolation, verdicts, tables, and the programs on its page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlib.conformance import TOPICS, cases
+from attnlib.numpy_dense import scaled_dot_product_attention as right
+from peers import reproductions
+from peers.__main__ import FAMILIES
+from peers.adapter import Adapter, claim
+from peers.asking import ROOT, answers, lines
+from peers.tables import by_topic, cell
+from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, Verdict, verdict
+
+ALL = cases("torch")
+PROGRAMS = sorted(reproductions.FOLDER.glob("*/*.py"))
+FAMILY = """
+import os, time
+from attnlib.conformance import TOPICS
+from attnlib.numpy_dense import scaled_dot_product_attention
+from peers.adapter import Adapter
+
+def attention(query, key, value):
+    lengths = query.shape[-2], key.shape[-2]
+    if lengths == (131, 149): time.sleep(1000)
+    if lengths == (17, 7): os.kill(os.getpid(), 9)
+    return scaled_dot_product_attention(query, key, value)
+
+without = dict.fromkeys({*TOPICS} - {"values"}, "made up")
+ADAPTERS = [Adapter("made up", ("numpy",), "nowhere", attention, "numpy", without)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        ("pass", ""),
+        ("raise SystemExit(3)", "the process ended with exit status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "the process ended with SIGKILL"),
+        ("import time; time.sleep(1000)", "no answer within 3 seconds"),
+    ],
+)
+def test_a_worker_s_end_is_told(code: str, ended: str) -> None:
+    say = "print('{\"asking\": 5}', flush=True)"
+    found = list(lines([sys.executable, "-S", "-c", f"{say}\n{code}"], limit=3.0))
+    assert found == [{"asking": 5}, {"ended": ended}]
+
+
+@pytest.mark.slow
+def test_a_crash_and_a_hang_cost_one_case_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "up.py").write_text(FAMILY, "utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    about, *found = answers(sys.executable, "made.up", 0, limit=30.0)
+    assert (about["name"], about["n_cases"]) == ("made up", len(ALL))
+    assert [line["case"] for line in found] == list(range(len(ALL)))
+    assert Counter(line["verdict"] for line in found if line["words"] != "made up") == {
+        PASSED: 25, FAILED: 2, NOT_CLAIMED: 7,
+    }  # fmt: skip
+    failed = {ALL[line["case"]].name: line["words"] for line in found if line["verdict"] == FAILED}
+    assert failed == {
+        "queries: 17, keys: 7": "the process ended with SIGKILL",
+        "queries: 131, keys: 149": "no answer within 30 seconds",
+    }
+
+
+def test_a_worker_that_asks_nothing_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="must ask cases; the process ended with exit status 1"):
+        list(answers(sys.executable, "no.such_family", 0, limit=100.0))
+
+
+def judged(attention: Any, topic: str = "empty", **more: Any) -> Verdict:
+    """Return what becomes of a topic's first case; in that of empty, rows 1 and 3 are."""
+    case = next(case for case in ALL if case.topic == topic)
+    return verdict(case, Adapter("made up", ("numpy",), "nowhere", attention, "numpy", **more))
+
+
+def spoilt(rows: list[int]) -> Any:
+    """Return an attention with NaN in some rows."""
+
+    def attention(query: Any, key: Any, value: Any, attn_mask: Any) -> Any:
+        result = right(query, key, value, attn_mask)
+        result[..., rows, :] = np.nan
+        return result
+
+    return attention
+
+
+def test_a_verdict_says_who_is_right() -> None:
+    assert judged(right) == Verdict(PASSED)
+    wrong = judged(lambda query, key, value, attn_mask: right(query, key, value, attn_mask) * 1.01)
+    assert wrong.kind == FAILED and "is above the bound" in wrong.words
+
+
+def test_nan_is_a_policy_in_empty_rows_and_a_failure_in_others() -> None:
+    assert judged(spoilt([1, 3])).kind == judged(spoilt([1])).kind == POLICY
+    assert judged(spoilt([0, 1, 3])).kind == FAILED
+
+
+def test_what_is_not_claimed_is_not_asked() -> None:
+    def refuses(query: Any, key: Any, value: Any, attn_mask: Any) -> None:
+        claim(attn_mask.ndim == 4, "masks have 4 axes")
+
+    assert judged(lambda query, key, value: 1 / 0) == Verdict(NOT_CLAIMED, "no attn_mask")
+    assert judged(refuses) == Verdict(NOT_CLAIMED, "masks have 4 axes")
+    assert judged(right, without={"masks": "no masks"}) == Verdict(NOT_CLAIMED, "no masks")
+    assert judged(right, "gradients") == Verdict(NOT_CLAIMED, "no gradients")
+
+
+@pytest.mark.parametrize(("words", "kind"), [("unequal", PASSED), ("", FAILED)])
+def test_a_refusal_is_of_any_class_and_has_words(words: str, kind: str) -> None:
+    def refuses(query: Any, key: Any, value: Any) -> None:
+        raise LookupError(words)
+
+    assert judged(refuses, "errors").kind == kind
+
+
+def test_the_table_counts_by_topic() -> None:
+    assert cell(Counter({PASSED: 3, POLICY: 2, NOT_CLAIMED: 9})) == "3 ✓ 2 ≠"
+    topics = {"masks": {PASSED: 3, FAILED: 1}, "windows": {NOT_CLAIMED: 7}}
+    found = by_topic([{"name": "one", "documentation": "where", "topics": topics}])
+    rows = dict([x.strip() for x in line.strip("| ").split("|")] for line in found.splitlines())
+    assert rows["topic"] == "[one](where)"
+    assert [rows[topic] for topic in ("values", "masks", "windows")] == ["–", "3 ✓ 1 ✗", "–"]
+    assert (rows["**all**"], rows["not claimed"]) == ("**3 ✓ 1 ✗**", "7")
+    assert set(TOPICS) < set(rows)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=os.path.basename)
+def test_a_reproduction_prints_what_the_page_shows(program: Path) -> None:
+    family, folder = program.parent.name, ROOT / ".venv" / "peers"
+    environment = FAMILIES[family]
+    if environment and not (folder / environment / ".complete").exists():
+        pytest.skip("make peers builds its environment")
+    if family == "tiny" and not shutil.which("clang"):
+        pytest.skip("tinygrad compiles with clang")
+    python = str(folder / environment / "bin" / "python") if environment else sys.executable
+    assert reproductions.printed(python, program) == program.with_suffix(".txt").read_text("utf-8")
