@@ -8,7 +8,7 @@ from typing import Any
 
 from peers.adapter import Adapter, adapters, claim
 
-OPS = "https://keras.io/api/ops/nn/#dot_product_attention-function"
+OPS = "https://keras.io/api/ops/nn/"
 LAYER = "https://keras.io/api/layers/attention_layers/attention/"
 
 
