@@ -50,6 +50,7 @@ def of_layer(
     claim(len({x.dtype for x in arrays}) == 1, "a layer casts its inputs to its own dtype")
     claim(scale is None or isfinite(scale), "the scale is a weight")
     dtype = keras.backend.standardize_dtype(query.dtype)
+    claim("float" in dtype, "a layer has a floating dtype")
     layer = keras.layers.Attention(use_scale=True, dtype=dtype)
     layer.build([x.shape for x in (query, value, key)])
     layer.scale.assign(max(n_features, 1) ** -0.5 if scale is None else scale)

@@ -57,7 +57,10 @@ def plain(
     claim(one, "the value should have the same shape as the key array")
     claim(None not in (window or ()), "local_window_size is int | tuple[int, int]")
     claim(attn_mask is None or not is_causal, "mask and is_causal are two arguments: both apply")
-    claim(enable_gqa or query.shape[-3] == key.shape[-3], "heads are grouped without a word")
+    claim(
+        enable_gqa or query.shape[-3] == key.shape[-3],
+        "heads are grouped wherever their numbers differ",
+    )
     found = jax.nn.dot_product_attention(
         *map(tokens_first, (query, key, value)), **bias_and_mask(attn_mask),
         is_causal=is_causal, scale=scale, local_window_size=window,
@@ -80,10 +83,13 @@ def of_nnx(
     claim(of_one_float(*arrays), "promote_dtype gives all the arrays one floating dtype")
     claim(attn_mask is None or attn_mask.dtype != int, "Flax has masks of numbers as well")
     claim(attn_mask is None or not is_causal, "mask and is_causal are two arguments: both apply")
-    claim(enable_gqa or query.shape[-3] == key.shape[-3], "heads are grouped without a word")
+    claim(
+        enable_gqa or query.shape[-3] == key.shape[-3],
+        "heads are grouped wherever their numbers differ",
+    )
     simple = attn_mask is None and not is_causal and not enable_gqa and min(query.size, value.size)
     one = query.shape[-1] == value.shape[-1]
-    claim(one or simple, "v_depth_per_head is asked where nothing else is: it must be that of qk")
+    claim(one or simple, "another v_depth_per_head is refused; asked where nothing else is")
     masked = bias_and_mask(attn_mask)
     found = nnx.dot_product_attention(*map(tokens_first, arrays), **masked, is_causal=is_causal)
     return tokens_first(found)
