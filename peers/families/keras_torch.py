@@ -1,0 +1,5 @@
+"""Keras on torch."""
+
+from peers.families._keras import family
+
+ADAPTERS = family("torch", "torch")
