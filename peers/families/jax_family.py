@@ -57,10 +57,8 @@ def plain(
     claim(one, "the value should have the same shape as the key array")
     claim(None not in (window or ()), "local_window_size is int | tuple[int, int]")
     claim(attn_mask is None or not is_causal, "mask and is_causal are two arguments: both apply")
-    claim(
-        enable_gqa or query.shape[-3] == key.shape[-3],
-        "heads are grouped wherever their numbers differ",
-    )
+    same = query.shape[-3] == key.shape[-3]
+    claim(enable_gqa or same, "heads are grouped wherever their numbers differ")
     found = jax.nn.dot_product_attention(
         *map(tokens_first, (query, key, value)), **bias_and_mask(attn_mask),
         is_causal=is_causal, scale=scale, local_window_size=window,
@@ -83,13 +81,11 @@ def of_nnx(
     claim(of_one_float(*arrays), "promote_dtype gives all the arrays one floating dtype")
     claim(attn_mask is None or attn_mask.dtype != int, "Flax has masks of numbers as well")
     claim(attn_mask is None or not is_causal, "mask and is_causal are two arguments: both apply")
-    claim(
-        enable_gqa or query.shape[-3] == key.shape[-3],
-        "heads are grouped wherever their numbers differ",
-    )
+    same = query.shape[-3] == key.shape[-3]
+    claim(enable_gqa or same, "heads are grouped wherever their numbers differ")
     simple = attn_mask is None and not is_causal and not enable_gqa and min(query.size, value.size)
     one = query.shape[-1] == value.shape[-1]
-    claim(one or simple, "another v_depth_per_head is refused; asked where nothing else is")
+    claim(one or simple, "another v_depth_per_head is asked for alone")
     masked = bias_and_mask(attn_mask)
     found = nnx.dot_product_attention(*map(tokens_first, arrays), **masked, is_causal=is_causal)
     return tokens_first(found)
@@ -127,10 +123,8 @@ def of_equinox(query: Any, key: Any, value: Any, attn_mask: Any = None) -> Any:
     claim(n_heads and not broadcast(*(x.shape[:-2] for x in arrays)), "one num_heads for all")
     claim(of_one_float(*arrays), "the projections give all the arrays one floating dtype")
     if attn_mask is not None:
-        claim(
-            attn_mask.ndim > 1 and 1 not in attn_mask.shape,
-            "a mask has all of (num_heads,) q_seq, kv_seq",
-        )
+        whole = attn_mask.ndim > 1 and 1 not in attn_mask.shape
+        claim(whole, "a mask is ([num_heads,] q_seq, kv_seq)")
         claim(not jnp.issubdtype(attn_mask.dtype, jnp.floating), "no bias")
     if query.ndim > 3:
         own = 0 if attn_mask is not None and attn_mask.ndim > 3 else None
