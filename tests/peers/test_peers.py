@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 
 from attnlib.conformance import TOPICS, cases
 from attnlib.numpy_dense import scaled_dot_product_attention as right
-from peers import reproductions
+from peers import reproductions, tables
 from peers.__main__ import FAMILIES
 from peers.adapter import Adapter, claim
 from peers.asking import ROOT, answers, lines
@@ -137,6 +138,15 @@ def test_the_table_counts_by_topic() -> None:
     assert set(TOPICS) < set(rows)
 
 
+def test_the_page_has_the_stored_numbers_and_every_program() -> None:
+    page = tables.PAGE.read_text("utf-8")
+    assert tables.written(page, tables.parts()) == page, "run python -m peers.tables"
+    shown = re.findall(r"peers/reproductions/(\S+\.py)$", page, re.MULTILINE)
+    kept = [str(program.relative_to(reproductions.FOLDER)) for program in PROGRAMS]
+    assert sorted(shown) == sorted(kept)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=os.path.basename)
 def test_a_reproduction_prints_what_the_page_shows(program: Path) -> None:
     family, folder = program.parent.name, ROOT / ".venv" / "peers"

@@ -71,6 +71,8 @@ TYPED = {
     "sentence embedding": "19_real_model",
     "BertViz": "19_real_model",
     "test my kernel": "conformance",
+    "JAX attention": "peers",
+    "ONNX": "peers",
     "FAQ": "questions",
     "cheat sheet": "one_sheet",
     # What stands in a heading, a formula, the text, code, and an output.
