@@ -31,9 +31,7 @@ class Layer(nn.Module):
         self.eval()
 
 
-def pattern(
-    make: Any, query: Tensor, key: Tensor, is_causal: bool, align: str, window: Any
-) -> Tensor | None:
+def pattern(make: Any, query: Tensor, key: Tensor, is_causal: bool, align: str, window: Any) -> Any:
     """Return the mask that the library makes for causal attention and sliding windows."""
     left, right = window or (None, None)
     call: dict[str, Any] = {"batch_size": query.shape[0], "dtype": query.dtype}
@@ -55,7 +53,7 @@ def eager(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask the plain formula, as Llama and most models have it, which adds its mask."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(scale is not None or query.shape[3], "a model has a head dimension of its own")
@@ -75,7 +73,7 @@ def sdpa(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask torch's scaled_dot_product_attention through the library."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(attn_mask is None or not (is_causal or window), "a mask takes the place of a pattern")
@@ -85,5 +83,5 @@ def sdpa(
     if attn_mask is not None:
         mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
     layer = Layer(query, key, enable_gqa)
-    own = {"scaling": scale, "is_causal": is_causal}
+    own: Any = {"scaling": scale, "is_causal": is_causal}
     return sdpa_attention_forward(layer, query, key, value, mask, **own)[0].transpose(1, 2)

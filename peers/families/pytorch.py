@@ -31,7 +31,7 @@ def default(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left",
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask torch's choice, which on a CPU is its own flash kernel where it can run."""
     axes = max(query.ndim, key.ndim)
     claim(attn_mask is None or value.ndim <= axes, "a mask broadcasts to the weights, (…, L, S)")
@@ -44,7 +44,7 @@ def default(
 
 @adapters(ADAPTERS, "F.scaled_dot_product_attention, MATH", "torch", documentation=SDPA)
 @wraps(default)
-def math(**call: Any) -> Tensor:
+def math(**call: Any) -> Any:
     """Ask torch's plain formula."""
     with sdpa_kernel(SDPBackend.MATH):
         return default(**call)
@@ -54,7 +54,7 @@ INFERENCE = {"without": dict.fromkeys(("gradients", "mask gradients"), "no backw
 
 
 def functions(
-    mask: Tensor | None, shape: tuple[int, ...], is_causal: bool, align: str, window: Any
+    mask: Tensor | None, shape: Any, is_causal: bool, align: str, window: Any
 ) -> tuple[Any, Any]:
     """Return what changes a score, and what says which keys a query sees, for flex_attention."""
     change = None
@@ -65,7 +65,8 @@ def functions(
     left, right = (sum(shape) if width is None else width for width in window or (None, None))
     place = (shape[-1] - shape[-2]) * (align == "bottom-right")
     sees = _seen(mask, place - left, place + (0 if is_causal else right))
-    return change, create_block_mask(sees, *shape, device="cpu")
+    n_batches, n_heads, n_queries, n_keys = shape
+    return change, create_block_mask(sees, n_batches, n_heads, n_queries, n_keys, device="cpu")
 
 
 def _added(mask: Tensor) -> Any:
@@ -88,7 +89,7 @@ def flex(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None, asked: Any = flex_attention,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask flex_attention, whose masks are functions of the places of a query and a key."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     batches, heads = ([x.shape[axis] for x in (query, key, value)] for axis in (0, 1))
@@ -106,7 +107,7 @@ def flex(
 
 @adapters(ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, **INFERENCE)
 @wraps(flex)
-def compiled(**call: Any) -> Tensor:
+def compiled(**call: Any) -> Any:
     """Ask the kernel that torch.compile makes of flex_attention."""
     dtypes = {call[name].dtype for name in ("query", "key", "value")}
     claim(dtypes != {torch.float64}, "float32, float16 and bfloat16 alone")
@@ -141,7 +142,7 @@ def removed(mask: Tensor | None, whole: tuple[int, ...], is_causal: bool) -> dic
 def multi_head(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, need_weights: bool = True,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask the layer, which has its heads side by side: (B, L, H E)."""
     ranks = {x.ndim for x in (query, key, value)}
     claim(len(ranks) == 1 or 1 in ranks, "one batch, and the same heads, for all")
@@ -160,6 +161,6 @@ def multi_head(
 
 @adapters(ADAPTERS, "nn.MultiheadAttention, need_weights=False", "torch", documentation=MULTI_HEAD)
 @wraps(multi_head)
-def multi_head_without_weights(**call: Any) -> Tensor:
+def multi_head_without_weights(**call: Any) -> Any:
     """Ask the layer for the output alone, which it takes from scaled_dot_product_attention."""
     return multi_head(**call, need_weights=False)

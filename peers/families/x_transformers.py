@@ -19,7 +19,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", flash: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Ask the layer, which takes a boolean mask and a floating bias."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(not 1 < key.shape[1] < query.shape[1], "query head h uses key head h mod H_kv")
@@ -38,6 +38,6 @@ def attend(
 
 @adapters(ADAPTERS, "Attend, flash=True", "x-transformers", "torch", documentation=README)
 @wraps(attend)
-def attend_flash(**call: Any) -> Tensor:
+def attend_flash(**call: Any) -> Any:
     """Ask the layer that calls torch's scaled_dot_product_attention."""
     return attend(**call, flash=True)
