@@ -50,7 +50,9 @@ def math(**call: Any) -> Any:
         return default(**call)
 
 
-INFERENCE = {"without": dict.fromkeys(("gradients", "mask gradients"), "no backward on a CPU")}
+NO_BACKWARD = dict.fromkeys(("gradients", "mask gradients"), "no backward on a CPU")
+# With dynamic=True a mask of any shape does not compile, and one kernel a mask takes an hour.
+NO_MASKS = NO_BACKWARD | {"masks": "not asked: each mask is compiled anew"}
 
 
 def functions(
@@ -84,7 +86,7 @@ def _seen(mask: Tensor | None, first: int, last: int) -> Any:
     return seen
 
 
-@adapters(ADAPTERS, "flex_attention", "torch", documentation=FLEX, **INFERENCE)
+@adapters(ADAPTERS, "flex_attention", "torch", documentation=FLEX, without=NO_BACKWARD)
 def flex(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
@@ -100,12 +102,12 @@ def flex(
     if attn_mask is not None:
         claim(not is_causal and fits(attn_mask.shape, shape), "a mask is a function of places")
         claim(attn_mask.dtype != torch.int64, "a mask is a function of places")
-        attn_mask = attn_mask.expand(shape).contiguous()
+        attn_mask = attn_mask.expand(shape)
     changes = functions(attn_mask, shape, is_causal, causal_align, window)
     return asked(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa)
 
 
-@adapters(ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, **INFERENCE)
+@adapters(ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, without=NO_MASKS)
 @wraps(flex)
 def compiled(**call: Any) -> Any:
     """Ask the kernel that torch.compile makes of flex_attention."""
