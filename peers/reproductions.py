@@ -29,7 +29,7 @@ def printed(python: str, program: Path) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(f"{program} must end without an error; got {done.stderr[-2000:]}")
-    return done.stdout
+    return str(done.stdout)
 
 
 def store(python: str, family: str) -> None:

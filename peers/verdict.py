@@ -8,6 +8,7 @@ elsewhere, or another number, fails.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,15 @@ class Asking:
             raise
 
 
+def shortened(words: str) -> str:
+    """Return words without the paths of this machine, and no more than 200 characters of them.
+
+    >>> shortened("CppCompileError: g++ /tmp/cache/main.cpp failed")
+    'CppCompileError: g++ … failed'
+    """
+    return re.sub(r"(/[\w.+-]+){2,}", "…", words)[:200]
+
+
 def verdict(case: Case, adapter: Adapter) -> Verdict:
     """Return what becomes of a case that an adapter's library is asked."""
     for topic in (case.topic, *case.needs):
@@ -66,7 +76,7 @@ def verdict(case: Case, adapter: Adapter) -> Verdict:
         return Verdict(PASSED)
     if attention.not_claimed:
         return Verdict(NOT_CLAIMED, attention.not_claimed)
-    words = result.message.splitlines()[-1]
+    words = shortened(result.message.splitlines()[-1])
     if not asked.refused and judge(case, attention, hands, Ieee()).passed:
         return Verdict(POLICY, words)
     return Verdict(FAILED, words)

@@ -1,0 +1,7 @@
+import torch
+from transformers.models.llama.modeling_llama import eager_attention_forward as attention
+
+layer = torch.nn.Module().eval()
+layer.num_key_value_groups = 1
+x = torch.ones(1, 1, 2, 4)
+print(tuple(attention(layer, x, x, x, torch.zeros(3, 1, 1, 2, 2), 0.5)[0].shape))

@@ -1,0 +1,5 @@
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+x = torch.ones(1, 1, 2, 4)
+print(flex_attention(x, x, x, scale=float("nan"))[0, 0, 0].tolist())
