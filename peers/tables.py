@@ -60,14 +60,14 @@ def by_topic(libraries: list[Library]) -> str:
 
 
 def versions(results: list[dict[str, Any]]) -> str:
-    """Return what was asked: versions, date and machine of each family's run."""
-    rows = []
+    """Return the packages that were asked, with version, date and processor of the run."""
+    rows = {}
     for result in results:
+        machine = result["machine"]
         for library in result["libraries"]:
-            found = ", ".join(f"{name} {number}" for name, number in library["versions"].items())
-            machine = result["machine"]
-            rows.append([library["name"], found, machine["date"], machine["cpu"]])
-    return table(["what", "versions", "date", "processor"], rows)
+            for name, version in library["versions"].items():
+                rows[name, version] = [name, version, machine["date"], machine["cpu"]]
+    return table(["package", "version", "date", "processor"], sorted(rows.values()))
 
 
 def stored(family: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ DEV.value = Device["CPU"].device
 
 
 @adapters(
-    ADAPTERS, "Tensor.scaled_dot_product_attention", "tinygrad", documentation=TENSOR,
+    ADAPTERS, "tinygrad scaled_dot_product_attention", "tinygrad", documentation=TENSOR,
     arrays="tinygrad", without={"layouts": "a tensor has no strides"},
 )  # fmt: skip
 def attention(

@@ -14,7 +14,7 @@ ADAPTERS: list[Adapter] = []
 README = "https://github.com/lucidrains/x-transformers#readme"
 
 
-@adapters(ADAPTERS, "Attend", "x-transformers", "torch", documentation=README)
+@adapters(ADAPTERS, "x_transformers Attend", "x-transformers", "torch", documentation=README)
 def attend(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
@@ -36,7 +36,9 @@ def attend(
     return ask(query, key, value, **masks)[0]
 
 
-@adapters(ADAPTERS, "Attend, flash=True", "x-transformers", "torch", documentation=README)
+@adapters(
+    ADAPTERS, "x_transformers Attend, flash=True", "x-transformers", "torch", documentation=README
+)
 @wraps(attend)
 def attend_flash(**call: Any) -> Any:
     """Ask the layer that calls torch's scaled_dot_product_attention."""
