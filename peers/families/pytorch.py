@@ -51,7 +51,7 @@ def math(**call: Any) -> Any:
 
 
 NO_BACKWARD = dict.fromkeys(("gradients", "mask gradients"), "no backward on a CPU")
-# With dynamic=True a mask of any shape does not compile, and one kernel a mask takes an hour.
+# With dynamic=True these masks do not compile, and a kernel for each of them takes too long.
 NO_MASKS = NO_BACKWARD | {"masks": "not asked: each mask is compiled anew"}
 
 
