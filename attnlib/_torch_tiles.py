@@ -68,21 +68,18 @@ def sizes(
 ) -> tuple[int, int, int]:
     """Return the lengths of the blocks, chosen where they are 0, and how many heads to take.
 
-    The shape gives the number of queries: under a causal mask or a window few waste less at its
-    edges. The machine gives the rest. The scores of a tile take four times the second cache of a
-    core: larger tiles wait for memory, and smaller ones for Python. Small tiles come with as many
-    heads as the caches of all cores hold, and every core has a tile of its own.
+    The scores of a core's tile take twice its second cache: they are gone through again and again,
+    and in tiles that are much smaller Python's own time counts. A tile is about square. Under a
+    causal mask or a window it has few queries, because few waste less at the edges, and more keys.
+    Small tiles come with as many heads as the caches of all cores hold, and every core has a tile.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    rows = 1024
+    cores, cache = torch.get_num_threads(), second_cache() // dtype.itemsize  # in scores
+    least, room, tile = cores, cores * cache, 2 * cache
+    cut_off = band.left is not None or band.right is not None
     if query.is_cuda:
-        tile, room, least = 2**20, 2**24, 1  # scores
-    else:
-        least = torch.get_num_threads()
-        cache = second_cache() // dtype.itemsize
-        tile, room = 4 * cache, least * cache
-        if band.left is not None or band.right is not None:
-            rows = 128 if n_queries <= 1024 else 256
+        least, room, tile, cut_off = 1, 2**24, 2**20, False
+    rows = (128 if n_queries <= 1024 else 256) if cut_off else 2 ** (tile.bit_length() // 2)
     block_q = min(block_q or rows, max(1, n_queries))
     block_k = min(block_k or tile // min(rows, block_q), max(1, n_keys))
     return block_q, block_k, max(least, room // (block_q * block_k))
