@@ -109,7 +109,8 @@ def scaled_dot_product_attention(
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None, in tiles of
     `block_size_q` queries by `block_size_k` keys (at least 1). Where they are None they are chosen
-    from the shapes. They change the result by rounding only.
+    from the shapes, the number of threads and the second cache of the processor. They change the
+    result by rounding only.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
     NaN. In a key or value that no row of its tile may see, it changes nothing; tiles that
@@ -216,7 +217,7 @@ def _tiles(
     1, so that calls on parts of the keys can be merged.
     """
     limits, factor = Band.of(band), checked_scale(scale, query.shape[-1])
-    *lengths, together = sizes(query, key, limits, *options[:2])
+    *lengths, together = sizes(query, key, limits, dtype, *options[:2])
     room = together * math.prod(lengths)
     tiles = Tiles(query, key, mask, limits, factor, dtype, room, natural=bool(options[2]))
     return tiles, lengths, together

@@ -66,9 +66,8 @@ def products(case: Case) -> Callable[[], object]:
     """Return the matrix products of the blockwise form alone: two a tile, and five for backward."""
     n, e = case.n_tokens, case.n_features
     whole = torch.empty(1, case.heads, n, e)
-    block_q, block_k, together = sizes(
-        whole, whole, Band(right=0 if case.is_causal else None), 0, 0
-    )
+    band = Band(right=0 if case.is_causal else None)
+    block_q, block_k, together = sizes(whole, whole, band, whole.dtype, 0, 0)
     together = min(together, case.heads)
     tokens = torch.randn(together, n, e)
     result, tile = torch.empty(together, block_q, e), torch.empty(together, block_q, block_k)

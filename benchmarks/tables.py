@@ -15,6 +15,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from attnbook import figures
+from attnbook.figures.charts import SERIES, canvas, powers_axis
+from attnbook.figures.drawing import COLOURS
 from benchmarks.blockwise import geometric_mean
 from benchmarks.timing import RESULTS
 
@@ -159,21 +161,47 @@ def gpu(result: Result | None) -> str:
     return f"{table(['what', 'value'], result['machine'].items())}\n\n{table(head, rows)}"
 
 
-def ratios(result: Result) -> figures.Drawing:
-    """Return the ratios of the blockwise form by length, at D = 64, as a drawing."""
-    kinds = {
-        "forward": (False, False),
-        "forward, causal": (True, False),
-        "forward and backward": (False, True),
-    }
-    series: dict[str, dict[int, float]] = {name: {} for name in kinds}
-    for row in result["rows"]:
-        if (row["form"], row["dtype"], row["n_features"]) == ("torch_blockwise", "float32", 64):
-            for name, kind in kinds.items():
-                if (row["is_causal"], row["backward"]) == kind:
-                    series[name][row["n_tokens"]] = row["ratio"]
-    about = "Time of torch_blockwise divided by that of torch's kernel"
-    return drawn(series, about, y_title="ratio", digits=2, log_x=True)
+KINDS = {  # of calls: causal or not, with the backward or not
+    "forward": (False, False),
+    "forward, causal": (True, False),
+    "forward and backward": (False, True),
+}
+
+
+def ratios(results: list[Result]) -> figures.Drawing:
+    """Return the ratios of the blockwise form by length, at D = 64, as a drawing.
+
+    Each run has a panel. All of them share the vertical axis, and torch is the line at 1.
+    """
+    said = []
+    with canvas(3.9, len(results)) as (figure, panels):
+        for axes, name, result in zip(panels, labels(results), results, strict=True):
+            axes.axhline(1, color=COLOURS["ink"], linewidth=1, label="torch")
+            for (kind, passes), look in zip(KINDS.items(), SERIES, strict=True):
+                found = {
+                    row["n_tokens"]: row["ratio"]
+                    for row in result["rows"]
+                    if (row["form"], row["dtype"], row["n_features"])
+                    == ("torch_blockwise", "float32", 64)
+                    and (row["is_causal"], row["backward"]) == passes
+                }
+                axes.plot(list(found), list(found.values()), label=kind, markersize=6, **look)
+                numbers = ", ".join(f"{ratio:.2f} at {n}" for n, ratio in found.items())
+                said.append(f"{name}, {kind}: {numbers}")
+            powers_axis(axes, list(found), len(results) + 1)  # room between the numbers
+            axes.set_xlabel("tokens T")
+            axes.set_title(name)
+            axes.grid(axis="y")
+            axes.sharey(panels[0])
+            axes.set_ylabel("ratio")
+            axes.label_outer()
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=2)
+        alt = (
+            "Time of torch_blockwise divided by that of torch's kernel, against tokens T, "
+            "horizontal axis logarithmic, a panel for each run; torch is the line at 1."
+        )
+        return figures.Drawing.from_matplotlib(figure, f"{alt} {'; '.join(said)}.")
 
 
 def bytes_(result: Result) -> figures.Drawing:
@@ -181,19 +209,11 @@ def bytes_(result: Result) -> figures.Drawing:
     series: dict[str, dict[int, float]] = {}
     for row in result["memory"]:
         series.setdefault(row["form"], {})[row["n_tokens"]] = row["extra_bytes"] / 2**20
-    about = "Memory in MiB over inputs and results"
-    return drawn(series, about, y_title="MiB", digits=0, powers=True)
-
-
-def drawn(
-    series: dict[str, dict[int, float]], about: str, digits: int, **options: Any
-) -> figures.Drawing:
-    """Return some series by length as a drawing, with every number in its alternative text."""
     lengths = sorted(set.intersection(*(set(found) for found in series.values())))
     values = {name: [found[length] for length in lengths] for name, found in series.items()}
-    words = (f"{n}: {', '.join(f'{v:.{digits}f}' for v in row)}" for n, row in values.items())
-    alt = f"{about}, for T = {lengths}. {'; '.join(words)}."
-    return figures.lines(lengths, values, x_title="tokens T", alt=alt, **options)
+    words = (f"{name}: {', '.join(f'{v:.0f}' for v in row)}" for name, row in values.items())
+    alt = f"Memory in MiB over inputs and results, for T = {lengths}. {'; '.join(words)}."
+    return figures.lines(lengths, values, x_title="tokens T", y_title="MiB", powers=True, alt=alt)
 
 
 def runs(folder: Path = RESULTS) -> list[Result]:
@@ -230,8 +250,8 @@ def written(page: str, found: dict[str, str]) -> str:
 def main() -> None:
     """Write the tables into the page, and the drawings beside the stored results."""
     PAGE.write_text(written(PAGE.read_text("utf-8"), parts()), "utf-8")
-    newest = runs()[0]
-    for name, drawing in (("ratios", ratios(newest)), ("memory", bytes_(newest))):
+    found = runs()
+    for name, drawing in (("ratios", ratios(found)), ("memory", bytes_(found[0]))):
         (RESULTS / f"{name}.html").write_text(drawing._repr_html_() + "\n", "utf-8")
 
 

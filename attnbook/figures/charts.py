@@ -89,20 +89,18 @@ def lines(
     y_title: str,
     alt: str,
     powers: bool = False,
-    log_x: bool = False,
 ) -> Drawing:
     """Return a drawing of up to three series over the same x, in different colours and dashes.
 
-    With `powers` both axes are logarithmic, so that a power law is a straight line; with `log_x`
-    the horizontal one alone is. Every x has its tick. The axes and the ends of each series follow
-    in the alt text.
+    With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
+    tick. The axes and the ends of each series follow in the alt text.
 
     Raises: `ValueError` for more than three series or one that is not as long as x.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
     with canvas(3.9) as (figure, [axes]):
-        kind = ", both axes logarithmic" * powers + ", horizontal axis logarithmic" * log_x
+        kind = ", both axes logarithmic" * powers
         words = [f"{y_title} against {x_title}{kind}"]
         for (name, values), look in zip(series.items(), SERIES, strict=False):
             heights = np.asarray(values, dtype=np.float64)
@@ -110,12 +108,11 @@ def lines(
                 raise ValueError(f"{name!r} must have {len(x)} values; got shape {heights.shape}")
             words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
             axes.plot(x, heights, label=name, markersize=6, **look)
-        if powers or log_x:
+        if powers:
             powers_axis(axes, x)
+            axes.set_yscale("log")
         else:
             ticks(axes, x, x)
-        if powers:
-            axes.set_yscale("log")
         axes.set_xlabel(x_title)
         axes.set_ylabel(y_title)
         axes.grid(axis="y")

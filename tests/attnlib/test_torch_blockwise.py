@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from attnlib import torch_dense
 from attnlib._checks import Band
 from attnlib._torch_door import computing_dtype
 from attnlib._torch_operators import headroom_of
-from attnlib._torch_tiles import cut, heads, sizes
+from attnlib._torch_tiles import cut, heads, second_cache, sizes
 from attnlib.torch_blockwise import (
     _operator,
     scaled_dot_product_attention,
@@ -84,7 +86,7 @@ def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
 def test_long_sequences_in_blocks_of_its_own_choice(
     n_queries: int, n_keys: int, heads: int, kind: str, scale: float | None
 ) -> None:
-    """Beyond the sizes that are chosen, so that rows have several blocks and a ragged tail."""
+    """On a machine with a cache of 4 KiB, so that rows have several blocks and a ragged tail."""
     shapes = (n_queries, E), (n_keys, E), (n_keys, E_V), (n_queries, E_V)
     arrays: list[Any] = drawn(*((heads, *shape) for shape in shapes))
     mask: Any = None
@@ -93,13 +95,14 @@ def test_long_sequences_in_blocks_of_its_own_choice(
         mask = mask > 1 if kind == "boolean" else np.where(mask > 1, mask, -np.inf)
     options = {"is_causal": kind == "causal", "scale": scale}
     rung, dense = Rung("torch_blockwise"), Rung("torch_dense")
-    output, lse = rung.with_lse(*arrays[:3], mask, **options)
+    with mock.patch.object(os, "sysconf", lambda name: 2**12):
+        output, lse = rung.with_lse(*arrays[:3], mask, **options)
+        found = rung.gradients(*arrays, mask, **options)
     true, true_lse = dense.with_lse(*arrays[:3], mask, **options)
     # In float64 the bounds are small; and both sides are computed.
     size, sizes = forward_size(*arrays[:3], mask, scale), gradient_sizes(*arrays, mask, None, scale)
     assert_close(output, true, dtype="float64", size=2 * size)
     assert_close(lse, true_lse, dtype="float64", size=2 * lse_size(*arrays[:2], mask, scale))
-    found = rung.gradients(*arrays, mask, **options)
     for name, gradient in dense.gradients(*arrays, mask, **options).items():
         assert_close(found[name], gradient, dtype="float64", size=2 * sizes[name])
 
@@ -388,30 +391,95 @@ def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
         assert computing_dtype(torch.float64, scale) == torch.float64
 
 
+def made_up(monkeypatch: pytest.MonkeyPatch, cache: int | type[Exception], threads: int) -> None:
+    """Make a machine whose cores have this second cache, or that refuses to say."""
+
+    def sysconf(name: str) -> int:
+        assert name == "SC_LEVEL2_CACHE_SIZE"
+        if isinstance(cache, int):
+            return cache
+        raise cache
+
+    monkeypatch.setattr(os, "sysconf", sysconf)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+
+
 @pytest.mark.parametrize(
-    ("n_queries", "n_keys", "is_causal", "rows", "columns"),
+    ("cache", "size"),
+    [(2**18, 2**18), (2**20, 2**20), (2**21, 2**21), (2**25, 2**21)]
+    + [(unknown, 2**20) for unknown in (0, -1, ValueError, OSError)],
+)
+def test_the_second_cache_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cache: int | type[Exception], size: int
+) -> None:
+    made_up(monkeypatch, cache, 2)
+    assert second_cache() == size
+
+
+def test_without_sysconf_the_second_cache_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sysconf")  # as on Windows
+    assert second_cache() == 2**20
+
+
+SINGLE, DOUBLE = torch.float32, torch.float64
+
+
+@pytest.mark.parametrize(
+    ("cache", "n_queries", "n_keys", "is_causal", "dtype", "found"),
     [
-        (5000, 6000, False, 1024, 1024), (1023, 1022, False, 1023, 1022),
-        (1024, 9000, True, 128, 8192), (1025, 9000, True, 256, 8192), (100, 200, True, 100, 200),
-        (1, 1, False, 1, 1), (0, 0, True, 1, 1),
+        (2**20, 5000, 6000, False, SINGLE, (1024, 512, 2)),
+        (2**20, 5000, 6000, False, DOUBLE, (512, 512, 2)),
+        (2**18, 5000, 6000, False, SINGLE, (512, 256, 2)),
+        (2**21, 5000, 6000, False, SINGLE, (1024, 1024, 2)),
+        (5 * 2**18, 5000, 6000, False, SINGLE, (1024, 640, 2)),
+        (2**20, 1024, 9000, True, SINGLE, (128, 4096, 2)),
+        (2**20, 1025, 9000, True, SINGLE, (256, 2048, 2)),
+        (2**18, 1024, 9000, True, SINGLE, (128, 1024, 2)),
+        (2**20, 512, 512, False, SINGLE, (512, 512, 2)),
+        (2**20, 512, 512, True, SINGLE, (128, 512, 8)),
+        (2**21, 512, 512, True, SINGLE, (128, 512, 16)),
+        (2**20, 100, 90, True, SINGLE, (100, 90, 58)),
+        (2**20, 1, 2**22, False, SINGLE, (1, 2**19, 2)),
+        (2**20, 1, 1, False, SINGLE, (1, 1, 2**19)),
+        (2**20, 0, 0, True, SINGLE, (1, 1, 2**19)),
     ],
 )  # fmt: skip
-def test_blocks_are_those_that_were_measured(
-    n_queries: int, n_keys: int, is_causal: bool, rows: int, columns: int
-) -> None:
+def test_tiles_fit_the_machine(
+    monkeypatch: pytest.MonkeyPatch, cache: int, n_queries: int, n_keys: int, is_causal: bool,
+    dtype: torch.dtype, found: tuple[int, int, int],
+) -> None:  # fmt: skip
     """Nothing else sees a worse choice: the results are the same, later, and from more memory."""
+    made_up(monkeypatch, cache, 2)
     query, key = torch.empty(n_queries, 1), torch.empty(n_keys, 1)
-    found = sizes(query, key, Band(right=0 if is_causal else None), 0, 0)
-    together = max(torch.get_num_threads(), 2**19 // (rows * columns))
-    assert found == (rows, columns, together)
+    band = Band(right=0 if is_causal else None)
+    assert sizes(query, key, band, dtype, 0, 0) == found
+    made_up(monkeypatch, cache, 64)
+    *lengths, together = sizes(query, key, band, dtype, 0, 0)
+    assert lengths == [*found[:2]] and together >= 64  # a tile for every core
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_result_depends_on_the_machine_by_rounding_alone(
+    monkeypatch: pytest.MonkeyPatch, is_causal: bool
+) -> None:
+    tensors, found = [normal(1100, E) for _ in range(3)], []
+    for cache in (2**12, 2**20):
+        made_up(monkeypatch, cache, 1)
+        found.append(with_gradients(tensors, is_causal=is_causal))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
     on_gpu = SimpleNamespace(is_cuda=True, shape=(2, 3, 5000, 64))
-    assert sizes(on_gpu, on_gpu, Band(), 0, 0) == (1024, 1024, 16)  # type: ignore[arg-type]
+
+    def found(query: Any, band: Band, *lengths: int) -> tuple[int, int, int]:
+        return sizes(query, on_gpu, band, SINGLE, *lengths)  # type: ignore[arg-type]
+
+    assert found(on_gpu, Band(), 0, 0) == found(on_gpu, Band(right=0), 0, 0) == (1024, 1024, 16)
     short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
-    assert sizes(short, on_gpu, Band(right=0), 0, 64) == (8, 64, 2**24 // (8 * 64))  # type: ignore[arg-type]
-    assert sizes(on_gpu, on_gpu, Band(), 5000, 5000) == (5000, 5000, 1)  # type: ignore[arg-type]
+    assert found(short, Band(right=0), 0, 64) == (8, 64, 2**24 // (8 * 64))
+    assert found(on_gpu, Band(), 5000, 5000) == (5000, 5000, 1)
 
 
 def test_room_is_made_for_values_near_the_largest_number_alone() -> None:

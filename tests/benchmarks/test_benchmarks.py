@@ -263,11 +263,27 @@ def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
 def test_the_page_has_the_stored_numbers() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.written(page, tables.parts()) == page, "run python -m benchmarks.tables"
-    newest = tables.runs()[0]
-    for name, drawing in (("ratios", tables.ratios(newest)), ("memory", tables.bytes_(newest))):
+    found = tables.runs()
+    for name, drawing in (("ratios", tables.ratios(found)), ("memory", tables.bytes_(found[0]))):
         stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
         labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
         assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
+
+
+def test_the_drawing_has_a_line_for_each_kind_of_call_in_each_run_and_torch_at_1() -> None:
+    found = tables.runs()
+    alt = tables.ratios(found).alt
+    assert "torch is the line at 1" in alt
+    for run, result in zip(tables.labels(found), found, strict=True):
+        for kind, (is_causal, backward) in tables.KINDS.items():
+            ratios = (
+                f"{row['ratio']:.2f} at {row['n_tokens']}"
+                for row in result["rows"]
+                if row["form"] == "torch_blockwise" and row["dtype"] == "float32"
+                if row["n_features"] == 64
+                if (row["is_causal"], row["backward"]) == (is_causal, backward)
+            )
+            assert f"{run}, {kind}: {', '.join(ratios)}" in alt
 
 
 def test_machines_stand_side_by_side_and_the_newest_comes_first() -> None:
