@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from string import ascii_uppercase
 from typing import Any
 
 from attnlib.conformance import TOPICS
@@ -44,30 +45,57 @@ def cell(counts: Counter[str]) -> str:
     return " ".join(found) or "–"
 
 
+def added(by_topic: dict[str, dict[str, int]]) -> Counter[str]:
+    """Return the counts of all topics together."""
+    total: Counter[str] = Counter()
+    for counts in by_topic.values():
+        total.update(counts)
+    return total
+
+
 def by_topic(libraries: list[Library]) -> str:
-    """Return the table of some libraries: a row for each topic, a column for each library."""
+    """Return what letters stand for, a column for each of them by topic, and what was left out."""
+    letters = ascii_uppercase[: len(libraries)]
+    names = (
+        f"- **{letter}**: [{library['name']}]({library['documentation']})"
+        for letter, library in zip(letters, libraries, strict=True)
+    )
     rows = [
         [topic, *(cell(Counter(library["topics"].get(topic, {}))) for library in libraries)]
         for topic in TOPICS
     ]
-    sums = [
-        sum((Counter(c) for c in library["topics"].values()), Counter()) for library in libraries
-    ]
+    sums = [added(library["topics"]) for library in libraries]
     rows.append(["**all**", *(f"**{cell(total)}**" for total in sums)])
     rows.append(["not claimed", *(str(total[NOT_CLAIMED]) for total in sums)])
-    names = [f"[{library['name']}]({library['documentation']})" for library in libraries]
-    return table(["topic", *names], rows)
+    return "\n\n".join(["\n".join(names), table(["topic", *letters], rows), left_out(libraries)])
+
+
+def left_out(libraries: list[Library]) -> str:
+    """Return why cases were not claimed, and how many, in a part that can be opened."""
+    lines = []
+    for letter, library in zip(ascii_uppercase, libraries, strict=False):
+        reasons = added(library["not claimed"])
+        words = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+        lines.append(f"- **{letter}**: {words}")
+    return "\n".join(
+        ["<details><summary>What is not claimed</summary>", "", *lines, "", "</details>"]
+    )
 
 
 def versions(results: list[dict[str, Any]]) -> str:
-    """Return the packages that were asked, with version, date and processor of the run."""
-    rows = {}
-    for result in results:
-        machine = result["machine"]
-        for library in result["libraries"]:
-            for name, version in library["versions"].items():
-                rows[name, version] = [name, version, machine["date"], machine["cpu"]]
-    return table(["package", "version", "date", "processor"], sorted(rows.values()))
+    """Return the packages that were asked with their versions, and when and where this was done."""
+    found = {
+        (name, version)
+        for result in results
+        for library in result["libraries"]
+        for name, version in library["versions"].items()
+    }
+    runs = sorted(
+        {f"{result['machine']['date']}, {result['machine']['cpu']}" for result in results}
+    )
+    return (
+        f"{table(['package', 'version'], sorted(found))}\n\nDate and processor: {'; '.join(runs)}."
+    )
 
 
 def stored(family: str) -> dict[str, Any]:
@@ -79,7 +107,8 @@ def stored(family: str) -> dict[str, Any]:
 def parts() -> dict[str, str]:
     """Return what stands on the page, by the names of its places."""
     results = {family: stored(family) for families in PARTS.values() for family in families}
-    found = {"versions": versions(list(results.values()))}
+    topics = table(["topic", "what is asked"], TOPICS.items())
+    found = {"topics": topics, "versions": versions(list(results.values()))}
     for name, families in PARTS.items():
         libraries = [library for family in families for library in results[family]["libraries"]]
         found[name] = by_topic(libraries)
