@@ -68,10 +68,11 @@ def sizes(
 ) -> tuple[int, int, int]:
     """Return the lengths of the blocks, chosen where they are 0, and how many heads to take.
 
-    The scores of a core's tile take twice its second cache: they are gone through again and again,
-    and in tiles that are much smaller Python's own time counts. A tile is about square. Under a
-    causal mask or a window it has few queries, because few waste less at the edges, and more keys.
-    Small tiles come with as many heads as the caches of all cores hold, and every core has a tile.
+    The scores of one tile take twice the second cache of a core. Each step goes through all of
+    them, so larger tiles wait for memory; many small tiles wait for Python. A tile is about square.
+    Under a causal mask or a window it has few queries, which waste less at the edges, and more
+    keys. Small tiles come with as many heads as the caches of all cores hold, and there is at
+    least one head for each core.
     """
     n_queries, n_keys = query.shape[-2], key.shape[-2]
     cores, cache = torch.get_num_threads(), second_cache() // dtype.itemsize  # in scores
