@@ -145,7 +145,7 @@ slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mis
 
 coverage: $(ENVIRONMENT) $(MODEL) ## fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook tests/peers -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

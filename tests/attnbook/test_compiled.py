@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="triton is for Linux")
 import triton
 import triton.language as tl
 
-from attnbook.compiled import Loop, code_of, kind, loops
+from attnbook.compiled import Loop, code_of, gpu, kind, loops
 
 UNIT = tl.constexpr(1.5)
 
@@ -89,3 +89,9 @@ def test_logarithms_are_no_exponentials() -> None:
     assert [kind(name) for name in ("MUFU.EX2", "MUFU.LG2", "STSM.16", "STS")] == [
         "exponentials", "other", "shared memory", "shared memory",
     ]  # fmt: skip
+
+
+def test_the_interpreter_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    with pytest.raises(RuntimeError, match="TRITON_INTERPRET must not be 1"), gpu(80):
+        pass

@@ -52,3 +52,10 @@ def test_the_seed_draws_weights_and_tokens() -> None:
 def test_habits(family: str, expected: str) -> None:
     found = models.habits(family)
     assert tuple(found) == models.PLACES and " | ".join(found.values()) == expected
+
+
+def test_a_table_has_a_column_for_each_place(capsys: pytest.CaptureFixture[str]) -> None:
+    models.table({"a": {"one": "–", "two": "cap 50"}, "longer": {"one": "sinks", "two": "–"}})
+    assert capsys.readouterr().out == (
+        "        one    two\na       –      cap 50\nlonger  sinks  –\n"
+    )
