@@ -158,5 +158,7 @@ def test_a_reproduction_prints_what_the_page_shows(program: Path) -> None:
         pytest.skip("make peers builds its environment")
     if family == "tiny" and not shutil.which("clang"):
         pytest.skip("tinygrad compiles with clang")
+    if program.stem.startswith("flex_compiled") and not shutil.which("g++"):
+        pytest.skip("torch.compile compiles with g++")
     python = str(folder / environment / "bin" / "python") if environment else sys.executable
     assert reproductions.printed(python, program) == program.with_suffix(".txt").read_text("utf-8")
