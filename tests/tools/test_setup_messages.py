@@ -33,7 +33,8 @@ COPIED = (
 )
 EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 FOLDERS = (
-    "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "reference", "tests",
+    "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "peers/reproductions",
+    "reference", "tests",
 )  # fmt: skip
 
 STAND_IN = """#!/bin/sh
