@@ -1,7 +1,7 @@
 """Ask every library every case, and store what came out.
 
     python -m peers                          every family
-    python -m peers --only jax keras_jax     some of them
+    python -m peers --only jax_family tiny   some of them
 
 Each family's environment is built on its first run, under `.venv/peers`. Nothing else is changed:
 the results go to `peers/results`, and from there into the book's page.

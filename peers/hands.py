@@ -39,7 +39,15 @@ class Numpy(Tensors):
         return bool(np.may_share_memory(np.asarray(result), np.asarray(own)))
 
 
-class Jax(Numpy):
+class Unwritable(Numpy):
+    """Arrays that no program can write to, so that shared memory harms nobody."""
+
+    def shares(self, result: Any, own: Any) -> bool:
+        """Return False."""
+        return False
+
+
+class Jax(Unwritable):
     """Arrays of JAX, in float64 where a case asks for it."""
 
     def __init__(self) -> None:
@@ -54,10 +62,6 @@ class Jax(Numpy):
 
         return jnp.asarray(of_dtype(given.numbers, given.dtype))
 
-    def shares(self, result: Any, own: Any) -> bool:
-        """Return False: an array of JAX cannot be written to, so that sharing harms nobody."""
-        return False
-
     def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
         """Return the gradients by jax.vjp."""
         import jax
@@ -68,7 +72,7 @@ class Jax(Numpy):
         return back(upstream)[0]
 
 
-class Tensorflow(Numpy):
+class Tensorflow(Unwritable):
     """Tensors of TensorFlow."""
 
     def give(self, given: Given) -> Any:
@@ -76,10 +80,6 @@ class Tensorflow(Numpy):
         import tensorflow as tf
 
         return tf.constant(of_dtype(given.numbers, given.dtype))
-
-    def shares(self, result: Any, own: Any) -> bool:
-        """Return False: a tensor of TensorFlow cannot be written to."""
-        return False
 
     def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
         """Return the gradients from a tape."""
@@ -93,7 +93,7 @@ class Tensorflow(Numpy):
         return dict(zip(wanted, found, strict=True))
 
 
-class Tinygrad(Numpy):
+class Tinygrad(Unwritable):
     """Tensors of tinygrad, which has no bfloat16 in NumPy."""
 
     def give(self, given: Given) -> Any:
@@ -114,10 +114,6 @@ class Tinygrad(Numpy):
         name = names.get(result.dtype.name, result.dtype.name)
         own = result.float() if name == "bfloat16" else result
         return own.numpy().astype(np.float64), name
-
-    def shares(self, result: Any, own: Any) -> bool:
-        """Return False: an operation of tinygrad makes a new tensor."""
-        return False
 
     def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
         """Return the gradients by Tensor.gradient."""

@@ -25,7 +25,10 @@ class Open(Protocol):
 
 
 def judge(case: Case, attention: Any, hands: Any, open_to_nan: Open | None = None) -> Result:
-    """Return whether a kernel passes a case, and what is wrong where it does not."""
+    """Return whether a kernel passes a case, and what is wrong where it does not.
+
+    Where `open_to_nan` says so, NaN is as good as the truth.
+    """
     asked = case.asked
     ask = _refused if asked.refused else _output if asked.upstream is None else _gradients
     try:

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from peers.adapter import Adapter, adapters, claim
+from peers.shapes import stretched
 
 OPS = "https://keras.io/api/ops/nn/"
 LAYER = "https://keras.io/api/layers/attention_layers/attention/"
@@ -21,7 +22,7 @@ def of_ops(
 
     arrays, on_torch = (query, key, value), keras.backend.backend() == "torch"
     claim({x.ndim for x in arrays} == {4}, "the query has the shape (B, T, N, H)")
-    claim(on_torch or 1 not in batches(*arrays), "one B for query, key and value")
+    claim(on_torch or not stretched(*(len(x) for x in arrays)), "one B for query, key and value")
     claim(on_torch or query.shape[-1] > 0, "the scale is 1.0 / sqrt(H)")
     one = query.shape[-1] == value.shape[-1]
     claim(one or keras.backend.backend() != "jax", "the value has the same shape as the key")
@@ -31,12 +32,6 @@ def of_ops(
     masked = {"bias" if "float" in name else "mask": attn_mask, "is_causal": is_causal}
     first = [keras.ops.swapaxes(x, 1, 2) for x in arrays]
     return keras.ops.swapaxes(keras.ops.dot_product_attention(*first, **masked, scale=scale), 1, 2)
-
-
-def batches(*arrays: Any) -> set[int]:
-    """Return the lengths of the batch where they differ, and nothing where they do not."""
-    lengths = {x.shape[0] for x in arrays}
-    return lengths if len(lengths) > 1 else set()
 
 
 def of_layer(

@@ -1,7 +1,0 @@
-import os
-
-os.environ["KERAS_BACKEND"] = "torch"
-from keras import ops
-
-query, key, value = ops.ones((1, 1, 1, 4)), ops.ones((1, 3, 1, 4)), ops.ones((1, 5, 1, 4))
-print(ops.dot_product_attention(query, key, value).shape)  # 3 keys, 5 values

@@ -1,5 +1,0 @@
-import torch
-from x_transformers.attend import Attend
-
-x = torch.ones(1, 1, 2, 4)
-print(Attend(flash=True)(x * torch.nan, x, x)[0][0, 0, 0].tolist())
