@@ -29,8 +29,10 @@ def kind(rung: Rung) -> str:
     return "torch" if rung.on_tensors else "numpy"
 
 
-def asked(rung: Rung) -> Iterator[Case]:
-    """Yield the cases that a rung promises: in all dtypes, or where it is slow in float32 alone."""
+@cache
+def asked(rung: Rung) -> list[Case]:
+    """Return the cases that a rung promises: in all dtypes, or, if it is slow, in float32."""
+    found = []
     is_slow = rung.blocks or rung.takes_long or rung.name == "numpy_tokenwise"
     for case in conformance.cases(kind(rung), dtypes=FLOATING):
         # Blocks of a few keys are many where there are many keys.
@@ -41,7 +43,8 @@ def asked(rung: Rung) -> Iterator[Case]:
         )
         left_out = is_slow and case.topic != "dtypes" and case.dtype != "float32"
         if not (many or left_out):
-            yield case
+            found.append(case)
+    return found
 
 
 class Remembering:

@@ -203,16 +203,16 @@ def test_a_wide_band_is_no_band_to_the_bit(dtype: torch.dtype) -> None:
 
 # How a mask may lie: one number, a row, a column, of a head, of a sample, of all; and in more
 # dimensions than the kernels have.
-MASKS = [(), (35,), (20, 1), (20, 35), (4, 1, 35), (4, 20, 1), (2, 1, 20, 35), (2, 4, 1, 1)]
+MASKS = [(), (20,), (17, 1), (17, 20), (2, 1, 20), (2, 17, 1), (2, 1, 17, 20), (2, 2, 1, 1)]
 
 
-@pytest.mark.parametrize("shape", [*MASKS, (3, 1, 1, 20, 35), (1, 2, 4, 1, 35)])
+@pytest.mark.parametrize("shape", [*MASKS, (2, 1, 1, 17, 20), (1, 2, 2, 1, 20)])
 def test_a_mask_that_is_broadcast_has_a_gradient_of_its_own_shape(shape: tuple[int, ...]) -> None:
     """Summed over all scores that each number of the mask is added to."""
-    more = (3,) if len(shape) == 5 else ()
-    shapes = (*more, 2, 4, 20, E), (2, 2, 35, E), (2, 2, 35, E_V)
+    more = (2,) if len(shape) == 5 else ()
+    shapes = (*more, 2, 2, 17, E), (2, 1, 20, E), (2, 1, 20, E_V)
     leaves = [tensor(x, DEVICE).double().requires_grad_() for x in drawn(*shapes, shape)]
-    for band in ({}, {"window": (9, 2), "causal_align": "bottom-right"}):
+    for band in ({}, {"window": (5, 2), "causal_align": "bottom-right"}):
         found = []
         for rung in (triton_fused, torch_dense):
             function = rung.scaled_dot_product_attention_with_lse
@@ -227,7 +227,7 @@ def test_a_mask_that_is_broadcast_has_a_gradient_of_its_own_shape(shape: tuple[i
 
 
 def test_the_gradient_of_a_mask_has_the_same_bits_each_time() -> None:
-    shapes = (3, 40, E), (3, 50, E), (3, 50, E_V), (50,)
+    shapes = (2, 20, E), (2, 35, E), (2, 35, E_V), (35,)
     leaves = [tensor(x, DEVICE).bfloat16().requires_grad_() for x in drawn(*shapes)]
     for deterministic in (True, False):
         first, second = (

@@ -381,7 +381,7 @@ def test_each_architecture_has_its_own_choices(arch: int, choice: Blocks, offere
 
 def test_a_group_is_shared_where_programs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part of a group has its own dK and dV, which are added up afterwards."""
-    tensors, options = case("causal", 20, 35, group=6)
+    tensors, options = case("causal", 17, 20, group=6)
     whole = with_gradients(tensors, **options)
     members: list[int] = []
     call = _tuning.Kernel.__call__
@@ -391,7 +391,7 @@ def test_a_group_is_shared_where_programs_are_few(monkeypatch: pytest.MonkeyPatc
         call(kernel, heads, **given)
 
     monkeypatch.setattr(_tuning.Kernel, "__call__", noted)
-    for n, expected in ((1, 6), (2, 3), (3, 2), (4, 1), (100, 1)):
+    for n, expected in ((2, 3), (3, 2), (100, 1)):
         monkeypatch.setattr(_launch, "processors", lambda device, n=n: n)
         found = with_gradients(tensors, **options)
         for ours, theirs in zip(found, whole, strict=True):
@@ -399,9 +399,18 @@ def test_a_group_is_shared_where_programs_are_few(monkeypatch: pytest.MonkeyPatc
         assert members == [expected]
         members.clear()
     monkeypatch.setattr(_launch, "processors", lambda device: 4)
-    for dtype in (torch.float32, torch.bfloat16):
-        hold([x.to(dtype) for x in tensors], **options)
-        hold([x.to(dtype) for x in tensors], **options, deterministic=False)
+    for dtype, deterministic in ((torch.float32, True), (torch.bfloat16, False)):
+        hold([x.to(dtype) for x in tensors], **options, deterministic=deterministic)
+
+
+@pytest.mark.parametrize(("n", "members"), [(0, 6), (1, 6), (2, 3), (3, 2), (4, 1), (100, 1)])
+def test_each_processor_has_two_programs_if_there_are_so_many(
+    monkeypatch: pytest.MonkeyPatch, n: int, members: int
+) -> None:
+    """Of two key heads with six query heads each, a program takes so many query heads."""
+    monkeypatch.setattr(_launch, "processors", lambda device: n)
+    level = case("causal", 17, 20, group=6)[0]
+    assert _launch._members(level, 6) == members
 
 
 def test_a_timed_call_leaves_no_trace_in_the_gradient() -> None:
