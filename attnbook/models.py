@@ -70,7 +70,7 @@ def attention_modules(
     """
     generator = torch.Generator().manual_seed(seed)
     config = CONFIG_MAPPING[family](**_SMALL, **SETTINGS[family])
-    model = AutoModel.from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]
+    model = AutoModel.from_config(config, attn_implementation="eager")
     given: list[tuple[torch.nn.Module, dict[str, Any]]] = []
 
     def listen(module: torch.nn.Module, _: Any, arguments: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def habits(family: str) -> dict[str, str]:
     """
     config = CONFIG_MAPPING[family]()
     with torch.device("meta"):
-        model = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
+        model = AutoModel.from_config(config)
     names = " ".join(name for name, _ in model.named_parameters())
     heads = config.num_attention_heads
     group = heads // (getattr(config, "num_key_value_heads", None) or heads)
