@@ -31,7 +31,8 @@ def seconds(
     `threads` is how many threads torch uses meanwhile; None leaves its setting as it is. With one
     thread this is the time of the processor, to which other programs add nothing.
 
-    Raises: `ValueError` when times or threads are below 1.
+    Raises:
+        ValueError: when times or threads are below 1.
 
     >>> seconds(sum, [1, 2]) > 0
     True

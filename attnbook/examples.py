@@ -54,8 +54,11 @@ def running() -> Running:
     The features of a token are: article, noun, verb, animate. All inputs are integers and
     halves, so that Q = X W_Q, K = X W_K and V = X W_V can be had in the head.
 
-    Shapes: X (3, 4), W_Q (4, 2), W_K (4, 2), W_V (4, 3), in float64.
-    Source: made for this course.
+    Shapes:
+        X (3, 4), W_Q (4, 2), W_K (4, 2), W_V (4, 3), in float64.
+
+    Source:
+        made for this course.
 
     >>> example = running()
     >>> (example.X @ example.W_Q) @ (example.X @ example.W_K).T
@@ -78,9 +81,12 @@ def published_identity() -> PublishedIdentity:
     Of its 25 raw scores 15 are wrong, and its row of weights is not the softmax of its scores:
     compute with X and the projections alone. Chapter 6 sets both beside each other.
 
-    Shapes: X (5, 3), W_Q, W_K and W_V (3, 3), raw_scores and scores (5, 5), first_row_weights
-    (5,), in float64.
-    Source: "Self-Attention Computation Process", steps 1 to 4.
+    Shapes:
+        X (5, 3), W_Q, W_K and W_V (3, 3), raw_scores and scores (5, 5), first_row_weights (5,), in
+        float64.
+
+    Source:
+        "Self-Attention Computation Process", steps 1 to 4.
 
     >>> example = published_identity()
     >>> float((example.X[1] @ example.X[2]).round(2)), float(example.raw_scores[1, 2])
@@ -124,8 +130,11 @@ def published_torch_session() -> PublishedTorchSession:
 
     Its numbers are right to one unit of the last decimal printed.
 
-    Shapes: x and output (4, 3), inner and sfm (4, 4), sfm_sum (4,), in float64.
-    Source: "Self-Attention", the session at the end.
+    Shapes:
+        x and output (4, 3), inner and sfm (4, 4), sfm_sum (4,), in float64.
+
+    Source:
+        "Self-Attention", the session at the end.
 
     >>> example = published_torch_session()
     >>> bool(np.abs(example.x @ example.x.T / np.sqrt(3) - example.inner).max() < 1.5e-4)

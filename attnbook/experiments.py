@@ -38,7 +38,8 @@ def peak_bytes(form: Callable[..., Any], *inputs: Any) -> int:
     before the call, such as the inputs, does not count. A first call, not counted, loads what is
     loaded only once.
 
-    Source: chapter 11.
+    Source:
+        chapter 11.
 
     >>> peak_bytes(np.ones, 1000) // 1000
     8
@@ -73,9 +74,11 @@ def progress(items: Iterable[T], name: str) -> Iterator[T]:
 def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
     """Return the slope of the straight line through (log x, log y): the power p in y ≈ c·xᵖ.
 
-    Shapes: x and y (n,), n at least 2, positive.
+    Shapes:
+        x and y (n,), n at least 2, positive.
 
-    Raises: `ValueError` for other shapes or values, or x that are all alike.
+    Raises:
+        ValueError: for other shapes or values, or x that are all alike.
 
     >>> round(loglog_slope([1, 10, 100], [2, 20, 200]), 12)
     1.0
@@ -98,7 +101,8 @@ def entropy_share(weights: Array) -> Array:
 
     −Σ a log a / log n. Shapes: weights (…, n), n at least 2, returns (…).
 
-    Raises: `ValueError` when a row has fewer than two weights.
+    Raises:
+        ValueError: when a row has fewer than two weights.
 
     >>> entropy_share(np.array([0.5, 0.5, 0.0, 0.0])).item()
     0.5
@@ -136,9 +140,11 @@ def scaling_rules(
     a standard normal g: the linear loss seen by the weights, g_j standing for u·v_j. Then
     ∂loss/∂q = c Σ_j a_j (g_j − Σ_l a_l g_l) k_j for scores c q·k_j.
 
-    Raises: `ValueError` when d_k or n_draws is below 1 or n_keys below 2.
+    Raises:
+        ValueError: when d_k or n_draws is below 1 or n_keys below 2.
 
-    Source: chapters 03 and 04.
+    Source:
+        chapters 03 and 04.
 
     >>> rules = scaling_rules(64, n_draws=100)
     >>> rules["1"].largest > rules["sqrt(d_k)"].largest > rules["d_k"].largest
@@ -177,9 +183,11 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     The vectors keep their first entries as they grow, so each key's score is one random walk,
     seen after d_k steps: r_j(d_k) = Σ_{c ≤ d_k} q_c k_jc.
 
-    Shapes: returns (len(d_ks), n_keys).
+    Shapes:
+        returns (len(d_ks), n_keys).
 
-    Raises: `ValueError` when the list is empty or holds a d_k below 1, or n_keys is below 1.
+    Raises:
+        ValueError: when the list is empty or holds a d_k below 1, or n_keys is below 1.
 
     >>> growing_scores([4, 16]).shape
     (2, 8)

@@ -49,9 +49,11 @@ def vectors(words: str | Sequence[str]) -> Array:
     Args:
         words: A sentence, which is split at its spaces, or the words one by one.
 
-    Shapes: returns (number of words, 384), in float64.
+    Shapes:
+        returns (number of words, 384), in float64.
 
-    Raises: `ValueError` for a word that is not among the `known` ones, or for no word.
+    Raises:
+        ValueError: for a word that is not among the `known` ones, or for no word.
 
     >>> x = vectors("bank")
     >>> float((x @ x.T).round(12)[0, 0])

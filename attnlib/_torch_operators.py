@@ -26,7 +26,8 @@ Operand = Tensor | None
 class Results(NamedTuple):
     """What a forward returns.
 
-    Shapes: output (…, L, d_v); lse, shift and row_sum (…, L); lost (…, L, d_v), or no numbers.
+    Shapes:
+        output (…, L, d_v); lse, shift and row_sum (…, L); lost (…, L, d_v), or no numbers.
     """
 
     output: Tensor

@@ -63,8 +63,11 @@ def _shift(row_max: Array) -> Array:
 class SoftmaxState(NamedTuple):
     """What is kept of the keys seen so far, for each row.
 
-    Shapes: row_max (…, L), row_sum (…, L), output (…, L, d_v); output is not yet divided.
-    Source: Milakov and Gimelshein 2018, algorithm 3; Rabe and Staats 2021; chapter 12.
+    Shapes:
+        row_max (…, L), row_sum (…, L), output (…, L, d_v); output is not yet divided.
+
+    Source:
+        Milakov and Gimelshein 2018, algorithm 3; Rabe and Staats 2021; chapter 12.
     """
 
     row_max: Array  # m
@@ -86,8 +89,12 @@ class SoftmaxState(NamedTuple):
 
         A key with the score -∞ does not take part: its value counts for nothing.
 
-        Shapes: scores (…, L, B), value (…, B, d_v).
-        Raises: TypeError for what is no floating array; ValueError for shapes that do not fit.
+        Shapes:
+            scores (…, L, B), value (…, B, d_v).
+
+        Raises:
+            TypeError: for what is no floating array.
+            ValueError: for shapes that do not fit.
 
         >>> state = SoftmaxState.empty((1,), 1).update(np.zeros((1, 2)), np.array([[1.0], [3.0]]))
         >>> state.update(np.zeros((1, 1)), np.array([[8.0]])).finish()[0]  # (1 + 3 + 8) / 3

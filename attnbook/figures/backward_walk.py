@@ -177,7 +177,8 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
     stands how many tiles have been added to it. Below are counted the blocks that were read from
     slow memory and written to it.
 
-    Raises: `ValueError` for fewer than two blocks, or more than three, which would be too wide.
+    Raises:
+        ValueError: for fewer than two blocks, or more than three, which would be too wide.
     """
     if n_blocks not in (2, 3):
         raise ValueError(f"n_blocks must be 2 or 3; got {n_blocks}")

@@ -122,7 +122,8 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
     The slider takes the figure through the numbers, whose names are the words that are shown. Under
     the bits of each format stands the number that they mean, and its relative error.
 
-    Raises: `ValueError` for a number that is not finite, or a start that is not among the names.
+    Raises:
+        ValueError: for a number that is not finite, or a start that is not among the names.
 
     >>> print(number_bits({"6.5": 6.5, "257": 257.0}, start="257").alt[:72])
     257: float32 257, exact; bfloat16 256, error 0.0039; float16 257, exact.

@@ -95,7 +95,8 @@ def lines(
     With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
     tick. The axes and the ends of each series follow in the alt text.
 
-    Raises: `ValueError` for more than three series or one that is not as long as x.
+    Raises:
+        ValueError: for more than three series or one that is not as long as x.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
@@ -128,7 +129,8 @@ def bars(
 
     Numbers have two decimals, and none where all are whole; they follow in the alt text.
 
-    Raises: `ValueError` for more than three series or one that is not as long as `labels`.
+    Raises:
+        ValueError: for more than three series or one that is not as long as `labels`.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")

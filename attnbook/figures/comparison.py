@@ -53,9 +53,11 @@ def compared(
     apart. Such a cell has a bold frame and both numbers, the printed one above; every other cell
     has the printed number alone. The alt text lists the cells that differ.
 
-    Shapes: printed and computed (L, S), rows L labels, columns S labels.
+    Shapes:
+        printed and computed (L, S), rows L labels, columns S labels.
 
-    Raises: `ValueError` for two shapes, an empty matrix, or a wrong number of labels.
+    Raises:
+        ValueError: for two shapes, an empty matrix, or a wrong number of labels.
 
     >>> print(compared([[1.0, 2.0]], [[1.0, 2.5]], name="scores", digits=1).alt)
     scores, printed against computed: 1 of 2 differ; row 0, column 1: printed 2.0, computed 2.5.

@@ -86,7 +86,8 @@ def word_in_context(
     is what the word takes from each word of the sentence, on the right the cosine of its output
     with each probe, where a mark shows the cosine of the word alone.
 
-    Raises: `ValueError` when a sentence lacks the word, or `start` is not among the scales.
+    Raises:
+        ValueError: when a sentence lacks the word, or `start` is not among the scales.
 
     >>> word_in_context("bank", ["fish swim near the bank"], ["water"]).alt
     '“bank” alone, scale 1: cosine with water 0.22. Weights: bank 1.00.'

@@ -138,7 +138,8 @@ def cache_filling(
     takes all tokens so far. One list picks the way, one slider the step. `start` numbers the first
     frame's way and step.
 
-    Raises: `ValueError` for no way, or chunks that do not add up to the tokens.
+    Raises:
+        ValueError: for no way, or chunks that do not add up to the tokens.
 
     >>> cache_filling(2, {"with a cache": [1, 1]}, start=(0, 2)).alt[:57]
     'with a cache, step 2: token 1. 1 query meets 2 keys: 2 of'
@@ -197,7 +198,8 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
     >>> dealt_keys(8, 2).alt[:59]
     'One query and 8 keys on 2 cores. In one piece: core 1 reads'
 
-    Raises: `ValueError` for fewer than two cores, or keys that cannot be dealt out evenly.
+    Raises:
+        ValueError: for fewer than two cores, or keys that cannot be dealt out evenly.
     """
     if n_cores < 2 or n_keys < 1 or n_keys % n_cores:
         raise ValueError(f"n_keys must be a multiple of 2 or more cores; got {n_keys}, {n_cores}")
@@ -263,7 +265,8 @@ def cached_numbers(
         groups: the same for heads that are shared by groups of queries.
         latent: the entries of the vector and of the rotated key that all heads share.
 
-    Raises: `ValueError` for a number below 1.
+    Raises:
+        ValueError: for a number below 1.
 
     >>> cached_numbers((8, 4, 2), (2, 4, 2), (5, 3)).alt[-54:]
     'one latent (MLA): 1 × (5 latent + 3 rotated keys) = 8.'

@@ -76,10 +76,12 @@ def turned_query(
     key; below, `answer` names the weighted sum of the values on a line from the smallest value to
     the largest. `features` are the names of the two entries.
 
-    Shapes: key (n, 2), value (n,), one label for each of the n keys.
+    Shapes:
+        key (n, 2), value (n,), one label for each of the n keys.
 
-    Raises: `ValueError` for shapes that do not fit, values that are all equal, or a step that does
-    not divide 360.
+    Raises:
+        ValueError: for shapes that do not fit, values that are all equal, or a step that does not
+            divide 360.
     """
     keys, values = np.asarray(key, dtype=np.float64), np.asarray(value, dtype=np.float64)
     n_keys = len(labels)
@@ -209,7 +211,8 @@ def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) ->
     and by lengths and angle. It also draws the shadow of the key on the direction of the query: q·k
     is the length of this shadow, with its sign, times the length of the query.
 
-    Raises: `ValueError` for a length that is not positive, or a step that does not divide 60.
+    Raises:
+        ValueError: for a length that is not positive, or a step that does not divide 60.
     """
     if min(lengths) <= 0:
         raise ValueError(f"lengths must be positive; got {lengths}")
@@ -301,10 +304,12 @@ def _product_bar(value: float, most: float, name: str) -> str:
 def cosine_histograms(samples: Mapping[int, ArrayLike]) -> Drawing:
     """Return a drawing of the cosines of random pairs for each d_k, one above the other.
 
-    Shapes: samples maps d_k to cosines (n,). Each histogram is drawn to its own peak: the width is
-    what is compared.
+    Shapes:
+        samples maps d_k to cosines (n,). Each histogram is drawn to its own peak, since its width
+        is what is compared.
 
-    Raises: `ValueError` when there is no sample, or one that is empty or holds other than cosines.
+    Raises:
+        ValueError: when there is no sample, or one that is empty or holds other than cosines.
 
     >>> print(cosine_histograms({2: [1.0, 0.0, -1.0]}).alt[:66])
     Histograms of cosines between random vectors, on one axis from −1

@@ -114,7 +114,8 @@ class Drawing:
 
     `alt` says what the picture shows to those who do not see it; `svg` is the complete element.
 
-    Raises: `ValueError` when `alt` has fewer than five words, since no picture goes without.
+    Raises:
+        ValueError: when `alt` has fewer than five words, since no picture goes without.
     """
 
     svg: str

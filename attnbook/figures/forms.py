@@ -132,9 +132,11 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
     Each row has the weights of a query in percent, and a last column for what a sink takes. The
     bars show the last row; dashes are its weights in the formula as it was.
 
-    Shapes: query (T, d), key (T, d), with T from 5 to 9.
+    Shapes:
+        query (T, d), key (T, d), with T from 5 to 9.
 
-    Raises: `ValueError` for other shapes.
+    Raises:
+        ValueError: for other shapes.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
     if q.ndim != 2 or q.shape != k.shape or not 5 <= len(q) <= 9:

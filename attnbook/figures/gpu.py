@@ -28,7 +28,8 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
 
     `levels` maps a memory's name to its size and to what is kept in it, from the fastest on.
 
-    Raises: `ValueError` without levels.
+    Raises:
+        ValueError: without levels.
 
     >>> memory_levels({"cache": ("1 MB", "Q"), "memory": ("9 GB", "K and V")}).alt[40:]
     'on top: cache (1 MB) holds Q; memory (9 GB) holds K and V.'
@@ -72,7 +73,8 @@ def roofline(
     The roof is min(peak, intensity · bandwidth); each of up to four points lies on it, at its
     intensity. `lower` maps words to further ceilings, in operations a second like `peak`.
 
-    Raises: `ValueError` for no point, more than four, or an intensity that is not positive.
+    Raises:
+        ValueError: for no point, more than four, or an intensity that is not positive.
     """
     if not 1 <= len(points) <= len(LOOKS):
         raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")

@@ -57,9 +57,10 @@ def bytes_explorer(
     marker along each curve through the given lengths, and begins at `start`; below stand the bytes
     there. `limits` maps words to the bytes of a memory, drawn as a level line.
 
-    Raises: `ValueError` for fewer than two lengths or lengths that do not rise, no curve or more
-        than four, a curve of another length or with bytes that are not positive, or a `start` that
-        is not one of the lengths.
+    Raises:
+        ValueError: for fewer than two lengths or lengths that do not rise, no curve or more than
+            four, a curve of another length or with bytes that are not positive, or a `start` that
+            is not one of the lengths.
     """
     places = np.log2(np.asarray(lengths, dtype=np.float64))
     if len(places) < 2 or (np.diff(places) <= 0).any():

@@ -59,10 +59,12 @@ def head_explorer(
     A line is as thick as its weight, and the number at the key says the weight in percent. Weights
     below 5 percent are not shown. `start` is the first frame's (token, layer, head), from 0 on.
 
-    Shapes: weights (layers, heads, T, T), T tokens.
+    Shapes:
+        weights (layers, heads, T, T), T tokens.
 
-    Raises: `ValueError` for weights of another shape, tokens too long for a phone, and a start
-    that is not there.
+    Raises:
+        ValueError: for weights of another shape, tokens too long for a phone, and a start that is
+            not there.
 
     >>> head_explorer(["a", "it"], [[[[0, 1], [0.75, 0.25]]]], start=(1, 0, 0)).alt
     'it, layer 0, head 0: a 75%, it 25%.'

@@ -19,9 +19,11 @@ LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3
 def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
     """Return a drawing of the weights of each head as one heatmap, the heads beside each other.
 
-    Shapes: weights (h, T, T), one label for each of the T tokens.
+    Shapes:
+        weights (h, T, T), one label for each of the T tokens.
 
-    Raises: `ValueError` for weights of another shape.
+    Raises:
+        ValueError: for weights of another shape.
     """
     table = np.asarray(weights, dtype=np.float64)
     if table.ndim != 3 or table.shape[0] == 0 or table.shape[1:] != (len(tokens),) * 2:
@@ -110,9 +112,11 @@ def which_head(
     the output, which are framed. The last step of the slider gives every head the mean of all
     weights instead. Numbers are drawn to two decimals.
 
-    Shapes: each sentence (T, m) of values from −1 to 1, weights (h, T), T labels of the tokens.
+    Shapes:
+        each sentence (T, m) of values from −1 to 1, weights (h, T), T labels of the tokens.
 
-    Raises: `ValueError` for other shapes or values, or no sentence.
+    Raises:
+        ValueError: for other shapes or values, or no sentence.
 
     >>> rows = {"a": [[0.0], [1.0], [-1.0]]}
     >>> which_head(rows, [[0, 1, 0], [0, 0, 1]], ["it", "one", "two"]).alt
@@ -171,7 +175,8 @@ def _spread(middle: float, step: float, count: int) -> list[float]:
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> Drawing:
     """Return a drawing of the way from X through the heads to the output, with every shape on it.
 
-    Raises: `ValueError` for fewer than one or more than four heads.
+    Raises:
+        ValueError: for fewer than one or more than four heads.
     """
     if not 1 <= n_heads <= len(LOOKS):
         raise ValueError(f"n_heads must be one to {len(LOOKS)}; got {n_heads}")
@@ -232,7 +237,8 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
     >>> shared_heads(4, [2]).alt
     'Query heads and the key head that each uses. h_kv = 2: 0, 1 use 0; 2, 3 use 1.'
 
-    Raises: `ValueError` for a number of key heads that does not divide the query heads.
+    Raises:
+        ValueError: for a number of key heads that does not divide the query heads.
     """
     step, left, tall, body, words = 52.0, 102.0, 138.0, "", []
     for row, n_shared in enumerate(n_kv_heads):

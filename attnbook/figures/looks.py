@@ -72,9 +72,11 @@ def looking_back(
 
     The weights stand below the tokens, in percent, and below them the token's guess.
 
-    Shapes: weights (T, T) for each layer; T tokens and T guesses, at most 16.
+    Shapes:
+        weights (T, T) for each layer; T tokens and T guesses, at most 16.
 
-    Raises: `ValueError` for too many tokens, and for weights or guesses of another number.
+    Raises:
+        ValueError: for too many tokens, and for weights or guesses of another number.
 
     >>> looking_back("ab", {"layer 1": [[1, 0], [0.5, 0.5]]}, ["b", "a"], start=1).alt
     'token 1, b, guess: a. layer 1: a at 0 (50%), b at 1 (50%).'

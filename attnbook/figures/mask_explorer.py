@@ -111,7 +111,8 @@ def mask_explorer(
     of a window to the left, or the length of a sequence without its padding. Every mask comes from
     `attnlib.masks`; `start` is the first frame's (kind, S, size).
 
-    Raises: `ValueError` when `start` is not among the options, or a length is more than the keys.
+    Raises:
+        ValueError: when `start` is not among the options, or a length is more than the keys.
     """
     options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
     if any(choice not in choices for choice, choices in zip(start, options, strict=True)):

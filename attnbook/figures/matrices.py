@@ -78,9 +78,11 @@ def heatmap(
     the largest absolute entry unless given (1 for weights). The sign is printed too, so colour
     carries nothing alone. The alt text reads the matrix row by row.
 
-    Shapes: values (L, S), rows L labels, columns S labels.
+    Shapes:
+        values (L, S), rows L labels, columns S labels.
 
-    Raises: `ValueError` for anything but a non-empty matrix, or a wrong number of labels.
+    Raises:
+        ValueError: for anything but a non-empty matrix, or a wrong number of labels.
     """
     titles = (row_title, column_title)
     return Drawing.from_elements(*_heatmap(values, name, rows, columns, titles, limit, digits))
@@ -142,7 +144,8 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
     >>> matrix_equation(("a", [[1.0]]), "=", ("b", [[1.0]])).alt
     'a (1 by 1: 1.0) = b (1 by 1: 1.0)'
 
-    Raises: `ValueError` when a part is neither, or a matrix is empty.
+    Raises:
+        ValueError: when a part is neither, or a matrix is empty.
     """
     tables: list[tuple[str, Array] | str] = []
     for part in parts:

@@ -45,7 +45,8 @@ def changes(frames: Sequence[str]) -> dict[str, dict[str, Sequence[str]]]:
     >>> changes(['<a data-part="p" x="1" y="2">u</a>', '<a data-part="p" x="1" y="30">v</a>'])
     {'p': {'y': ['2', '30'], 'text': 'uv'}}
 
-    Raises: `ValueError` when frames differ in their elements, or an element without name changes.
+    Raises:
+        ValueError: when frames differ in their elements, or an element without name changes.
     """
     parts: dict[str, dict[str, Sequence[str]]] = {}
     trees = [list(ET.fromstring(f"<g>{frame}</g>").iter()) for frame in frames]
@@ -105,7 +106,8 @@ class MovingDrawing(Drawing):
     header row, then rows) holds all values for those who see or hear no picture. `about` tells the
     table from that of another figure on the same page.
 
-    Raises: `ValueError` when a sequence does not have one value a frame.
+    Raises:
+        ValueError: when a sequence does not have one value a frame.
     """
 
     controls: tuple[Control, ...]

@@ -33,9 +33,11 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
     Positive entries are filled and blue, negative ones outlined and orange, so that the sign can
     be seen without colour. Rows and columns are counted from 0; `rows` and `columns` say of what.
 
-    Shapes: values (any, any).
+    Shapes:
+        values (any, any).
 
-    Raises: `ValueError` for anything but a non-empty matrix with entries from -1 to 1.
+    Raises:
+        ValueError: for anything but a non-empty matrix with entries from -1 to 1.
     """
     table = _table(values)
     if not np.all(np.abs(table) <= 1.0):

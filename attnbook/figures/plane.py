@@ -14,9 +14,11 @@ from attnbook.figures.drawing import COLOURS, Drawing, number
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
     """Return a drawing of the queries (solid arrows) and keys (dashed arrows) of the named tokens.
 
-    Shapes: query and key (n, 2), one label for each of the n tokens.
+    Shapes:
+        query and key (n, 2), one label for each of the n tokens.
 
-    Raises: `ValueError` for vectors that do not have two entries, or a wrong number of labels.
+    Raises:
+        ValueError: for vectors that do not have two entries, or a wrong number of labels.
     """
     queries, keys = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
     expected = (len(labels), 2)
@@ -63,9 +65,11 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
 def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
     """Return a drawing of values in the plane, the polygon that they span, and the outputs in it.
 
-    Shapes: value and output (n, 2), one label for each of the n tokens; n is at least 3.
+    Shapes:
+        value and output (n, 2), one label for each of the n tokens; n is at least 3.
 
-    Raises: `ValueError` for vectors that do not have two entries, or a wrong number of labels.
+    Raises:
+        ValueError: for vectors that do not have two entries, or a wrong number of labels.
     """
     values, outputs = np.asarray(value, dtype=np.float64), np.asarray(output, dtype=np.float64)
     expected = (len(labels), 2)

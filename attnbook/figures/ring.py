@@ -144,7 +144,8 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
     keys, each with the number of the device that computes it; below is the timetable, where a step
     lasts as long as its slowest device computes.
 
-    Raises: `ValueError` for fewer than two devices or more than four.
+    Raises:
+        ValueError: for fewer than two devices or more than four.
     """
     if not 2 <= n_devices <= 4:
         raise ValueError(f"n_devices must be 2, 3 or 4; got {n_devices}")

@@ -27,8 +27,10 @@ def roofline_explorer(
     the given sizes of block, and begins at `start`; below stand the numbers there. `series` maps a
     program to its intensity at each size.
 
-    Raises: `ValueError` for fewer than two sizes or sizes that do not rise, no program or more than
-        three, intensities of another number or not positive, or a `start` that is no given size.
+    Raises:
+        ValueError: for fewer than two sizes or sizes that do not rise, no program or more than
+            three, intensities of another number or not positive, or a `start` that is no given
+            size.
     """
     if len(blocks) < 2 or any(a >= b for a, b in pairwise(blocks)):
         raise ValueError(f"blocks must be two or more, and rise; got {list(blocks)}")

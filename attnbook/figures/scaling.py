@@ -144,7 +144,8 @@ def scaling_explorer(
     numbers under them are means over n_draws draws, from `experiments.scaling_rules`. (Seed 5 is a
     query whose largest weight stays near that mean; a single draw may lie far from it.)
 
-    Raises: `ValueError` when `start` is not among d_ks.
+    Raises:
+        ValueError: when `start` is not among d_ks.
     """
     if start not in d_ks:
         raise ValueError(f"start must be one of {tuple(d_ks)}; got {start}")

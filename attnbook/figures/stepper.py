@@ -99,9 +99,11 @@ def attention_stepper(
     the step that computes it; the frame shows which column that is. The figure opens on the first
     step, before anything is computed; the table under it has all numbers.
 
-    Shapes: query and key (T, d_k), value (T, d_v), T tokens; made for small T, d_k and d_v.
+    Shapes:
+        query and key (T, d_k), value (T, d_v), T tokens; made for small T, d_k and d_v.
 
-    Raises: `ValueError` for shapes that do not fit.
+    Raises:
+        ValueError: for shapes that do not fit.
     """
     queries, keys, values = (np.asarray(a, dtype=np.float64) for a in (query, key, value))
     n_tokens = len(tokens)

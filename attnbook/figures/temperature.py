@@ -71,9 +71,11 @@ def temperature_explorer(
     The slider takes the temperature τ through the given powers of 2, and starts at τ = 1, where the
     weights are those of the scores themselves. Above the bars stands the effective number of keys.
 
-    Shapes: scores (n,) with n labels, n at least 2; made for a handful of keys.
+    Shapes:
+        scores (n,) with n labels, n at least 2; made for a handful of keys.
 
-    Raises: `ValueError` for other shapes, scores that are not finite, or powers without 0.
+    Raises:
+        ValueError: for other shapes, scores that are not finite, or powers without 0.
     """
     row = np.asarray(scores, dtype=np.float64)
     if row.ndim != 1 or row.size < 2 or len(labels) != row.size or not np.isfinite(row).all():

@@ -162,9 +162,11 @@ def tile_walk(
     work only, since no other is held; a tick marks a tile that is done, a cross one that is
     skipped. Beside each row stand m, ℓ and õ of its `SoftmaxState`, and o once it is finished.
 
-    Shapes: scores (L, S), value (S,): one entry of each value. Made for small L and S.
+    Shapes:
+        scores (L, S), value (S,), one entry of each value. Made for small L and S.
 
-    Raises: `ValueError` for shapes that do not fit, or a block below 1.
+    Raises:
+        ValueError: for shapes that do not fit, or a block below 1.
     """
     table, values = np.asarray(scores, dtype=np.float64), np.asarray(value, dtype=np.float64)
     if table.ndim != 2 or table.size == 0 or values.shape != table.shape[1:]:
