@@ -32,9 +32,12 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
+# In the list stands what has two signs before its words; what has one sign is rarely needed.
 help: ## list the commands
 	@echo "make ..."
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.* ## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F : '/^[a-z-]+:.* # / { rare = rare " " $$1 } \
+	  END { print "Rarely needed, see CONTRIBUTING.md:" rare }' Makefile
 	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
 
 # -- environment -----------------------------------------------------------------------------------
@@ -125,7 +128,7 @@ $(LIGHTHOUSE): tools/lighthouse/package.json tools/lighthouse/package-lock.json 
 	  $(BIN)/npm ci --prefix tools/lighthouse --ignore-scripts
 	@touch $@
 
-lighthouse: $(BOOK) $(LIGHTHOUSE) ## measure every page with Lighthouse, phone and desktop (needs Chromium; RUNS=3)
+lighthouse: $(BOOK) $(LIGHTHOUSE) # measure every page with Lighthouse, phone and desktop (needs Chromium; RUNS=3)
 	@cd _build && for form in mobile desktop; do \
 	  FORM=$$form RUNS=$(RUNS) ../tools/lighthouse/node_modules/.bin/lhci autorun \
 	    --config=../tools/lighthouse/lighthouserc.cjs || exit 1; done
@@ -143,7 +146,7 @@ slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mis
 	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m tools.portable $(WORKERS)
 
-coverage: $(ENVIRONMENT) $(MODEL) ## fail if the usual tests leave out a line or a branch of the numerics
+coverage: $(ENVIRONMENT) $(MODEL) # fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook tests/peers -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
@@ -160,7 +163,7 @@ format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
 notebooks: $(ENVIRONMENT) ## run the notebooks in place and normalise them (NOTEBOOKS=chapters/...)
 	@$(BIN)/python -m tools.notebooks execute $(NOTEBOOKS)
 
-images: $(ENVIRONMENT) ## store the figures' reference images again, then look at the diff
+images: $(ENVIRONMENT) # store the figures' reference images again, then look at the diff
 	@$(BIN)/python -m pytest tests/attnbook/test_figures.py --update-images
 
 # On every core, as a user would: the notebooks' one thread is for equal digits, not for time.
@@ -169,19 +172,19 @@ bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmar
 	  env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.$$what || exit 1; done
 	@$(BIN)/python -m benchmarks.tables
 
-peers: $(ENVIRONMENT) ## ask other libraries the cases of attnlib.conformance (ONLY="jax_family")
+peers: $(ENVIRONMENT) # ask other libraries the cases of attnlib.conformance (ONLY="jax_family")
 	@$(BIN)/python -m peers $(if $(ONLY),--only $(ONLY))
 
-kernel-report: $(ENVIRONMENT) ## compile triton_fused for three GPUs, without one, and count
+kernel-report: $(ENVIRONMENT) # compile triton_fused for three GPUs, without one, and count
 	@env -u TRITON_INTERPRET $(BIN)/python -m benchmarks.kernel_report $(REPORT_ARGS)
 
-colab: $(PACKAGES) ## run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
+colab: $(PACKAGES) # run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
 
 # -- releases --------------------------------------------------------------------------------------
 
 # The wheel is made from the sdist, so the files in it show that the sdist is complete.
-dist: $(ENVIRONMENT) ## build wheel and sdist into dist/, check them, try the wheel by itself
+dist: $(ENVIRONMENT) # build wheel and sdist into dist/, check them, try the wheel by itself
 	@rm -rf dist _build/wheel
 	@$(STEP) "building wheel and sdist" $(BIN)/python -m build --no-isolation .
 	@$(BIN)/twine check --strict dist/*

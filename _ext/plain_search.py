@@ -1,8 +1,8 @@
 """Search that finds what a reader types.
 
 Formulas are indexed by their words, without TeX. `search_terms` of the configuration are the book's
-index: names and questions by which people know a subject, and the section that explains it. Such an
-entry stands first in the results, whatever words the section itself uses.
+index: names by which people know a subject, and the section that explains it. Such an entry stands
+first in the results of a question that has the name in it, whatever words the section itself uses.
 """
 
 from __future__ import annotations

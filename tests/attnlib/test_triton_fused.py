@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from inputs import drawn
-from rungs import DTYPES, Rung, array, devices
+from rungs import DTYPES, array, devices
 from rungs import tensor as as_tensor
 from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
@@ -54,7 +54,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 [DEVICE] = devices("triton_fused")
-RUNG = Rung("triton_fused", DEVICE)
 KERNELS = {
     "forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD,
     "mask_backward": MASK_BACKWARD,

@@ -20,11 +20,10 @@ from attnlib.conformance._layouts import (
     transposed,
     unaligned,
 )
-from attnlib.conformance._values import LEADING, MASK_SHAPES
 
 __all__ = [
-    "EMPTY_AXES", "E_V", "LAYOUTS", "LEADING", "MASK_SHAPES", "B", "E", "H", "L", "S", "backwards",
-    "drawn", "heads_inside", "read_only", "shifted", "some", "strided", "transposed", "unaligned",
+    "EMPTY_AXES", "E_V", "LAYOUTS", "B", "E", "H", "L", "S", "backwards", "drawn", "heads_inside",
+    "read_only", "shifted", "some", "strided", "transposed", "unaligned",
 ]  # fmt: skip
 
 Array = NDArray[Any]

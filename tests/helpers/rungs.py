@@ -96,11 +96,6 @@ class Rung:
         return self.on_tensors and sizes.get(alone) != 1
 
     @property
-    def takes_row_sums_from_the_output(self) -> bool:
-        """Whether D = rowsum(dO ∘ O) stands for rowsum(A ∘ dP): the same but for its rounding."""
-        return self.on_tensors and not self.is_differentiated_by_autograd
-
-    @property
     def is_interpreted(self) -> bool:
         """Whether it is a GPU's kernel on the CPU, where a call takes a tenth of a second."""
         return self.name == "triton_fused" and self.device == "cpu"

@@ -75,6 +75,22 @@ TYPED = {
     "ONNX": "peers",
     "FAQ": "questions",
     "cheat sheet": "one_sheet",
+    # Questions, and names written in another way.
+    "what is attention": "01_lookup",
+    "why divide by sqrt(d_k)": "03_scaling",
+    "Why do we divide by the square root of d_k?": "03_scaling",
+    "why does the softmax saturate": "04_softmax",
+    "what is self attention": "05_output",
+    "scaled dot product attention": "05_output",
+    "how does a causal mask work": "07_masks",
+    "why is my attention NaN": "07_masks",
+    "multihead attention from scratch": "05_output",
+    "what is a KV-cache": "15_decoding",
+    "beam search": "torch_decoding",
+    "is attention O(n^2) in memory": "11_quadratic_cost",
+    "grouped-query vs multi-query attention": "08_heads",
+    "what does FlashAttention recompute": "13_blockwise_backward",
+    "rotary vs sinusoidal": "09_order",
     # What stands in a heading, a formula, the text, code, and an output.
     "quadratic": "11_quadratic_cost",
     "otherwise": "01_lookup",
@@ -84,18 +100,34 @@ TYPED = {
 }
 
 
+# Asks the search for the names of the pages that it shows, in their order.
+ASK = """typed => {
+  const [query, ...terms] = Search._parseQuery(typed);
+  return Search._performSearch(query, ...terms).reverse().map(([page]) => page);
+}"""
+
+
+def first_pages(paths: list[str]) -> list[str]:
+    return list(dict.fromkeys(path.rpartition("/")[2] for path in paths))[:3]
+
+
 def test_what_people_type_leads_to_where_it_is_explained(open_page: OpenPage) -> None:
-    said, missed = re.compile("found|did not match"), {}
+    visit = open_page("search?q=softmax")
+    visit.page.locator("#search-results ul.search > li").first.wait_for(timeout=10_000)
+    found = {typed: first_pages(visit.page.evaluate(ASK, typed)) for typed in TYPED}
+    assert {typed: found[typed] for typed, page in TYPED.items() if page not in found[typed]} == {}
+
+
+def test_the_page_of_results_shows_what_was_found(open_page: OpenPage) -> None:
+    said = re.compile("found|did not match")
     visit = open_page("search?q=softmax")
     results = visit.page.locator("#search-results")
-    for typed, page in TYPED.items():
+    for typed in ("what is self attention", "flooded", "RoPE", "softplus"):
         visit.page.goto(f"{visit.page.url.partition('?')[0]}?q={typed}")
         results.filter(has_text=said).wait_for(timeout=10_000)
-        links = results.locator("ul.search > li > a").evaluate_all("all => all.map(a => a.href)")
-        names = [re.sub(r".*/|\.html.*", "", address) for address in links]
-        if page not in (first := list(dict.fromkeys(names))[:3]):
-            missed[typed] = first
-    assert missed == {}
-    visit.page.goto(f"{visit.page.url.partition('?')[0]}?q=softplus")
-    results.filter(has_text="did not match").wait_for(timeout=10_000)
+        links = results.locator("ul.search > li > a").evaluate_all(
+            "all => all.map(a => a.pathname.replace('.html', ''))"
+        )
+        assert first_pages(links) == first_pages(visit.page.evaluate(ASK, typed))
+        assert bool(links) == (typed in TYPED)
     assert visit.problems == [] and visit.foreign == []
