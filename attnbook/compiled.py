@@ -112,12 +112,12 @@ def gpu(architecture: int) -> Iterator[None]:
     if triton.knobs.runtime.interpret:
         raise RuntimeError("the interpreter compiles nothing; TRITON_INTERPRET must not be 1")
     driver = triton.runtime.driver
-    before = driver._active
+    before = dict(vars(driver))  # where there is no GPU, to ask for the one in use is an error
     driver.set_active(Driver())
     try:
         yield
     finally:
-        driver._active = before
+        vars(driver).update(before)
 
 
 def read(kernel: Any) -> Code:
