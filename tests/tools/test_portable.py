@@ -53,6 +53,7 @@ def test_a_level_that_does_not_take_effect_is_told() -> None:
     assert "=Haswell was asked" in str(portable.problem(level, good._replace(blas="Zen")))
 
 
+@pytest.mark.slow
 def test_this_machine_can_be_asked() -> None:
     native = portable.seen(Level("native", {}))
     lowest = portable.levels(native.on, "")[-1]

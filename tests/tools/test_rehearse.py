@@ -98,9 +98,10 @@ def test_a_failed_chapter_is_named(
 ) -> None:
     monkeypatch.setattr(rehearse, "CACHE", tmp_path)
     monkeypatch.setattr(rehearse, "make_environment", lambda name, wanted: Path(sys.executable))
+    monkeypatch.setattr(rehearse, "installed", lambda python, variables: {"numpy": "1"})
     monkeypatch.setattr(rehearse, "rehearse", lambda *given: "cell 7: it does not")
     chapter = str(ROOT / "chapters" / "01_lookup.ipynb")
     assert rehearse.main(["--environment", "latest", chapter]) == 1
     said = capsys.readouterr()
-    assert "FAILED\ncell 7: it does not" in said.out
+    assert "numpy 1, torch none" in said.out and "FAILED\ncell 7: it does not" in said.out
     assert said.err == "Failed: latest, 01_lookup.ipynb\n"
