@@ -16,7 +16,7 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = ("book_pages", "docstrings", "plain_search", "static_math")
+NAMES = ("accessible_pages", "book_pages", "docstrings", "plain_search", "static_math")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -28,12 +28,8 @@ def test_colab_has_what_colab_publishes_but_for_torch() -> None:
 def test_lowest_is_what_the_package_says() -> None:
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     lines = rehearse.requirements("lowest", torch_varies=True)
-    assert {line.partition("==")[0] for line in lines} >= {
-        "numpy",
-        "torch",
-        "transformers",
-        "matplotlib",
-    }
+    held = {line.partition("==")[0] for line in lines}
+    assert held >= {"numpy", "torch", "transformers", "matplotlib"}
     for line in lines:
         if not line.startswith("ipykernel=="):
             assert f'"{line.replace("==", ">=")}' in pyproject, line
@@ -68,15 +64,9 @@ def test_the_model_comes_with_torch(
 
 def test_chapters_that_need_torch() -> None:
     chapters = {path.name[:2]: path for path in (ROOT / "chapters").glob("*.ipynb")}
-    for number, needs in (
-        ("01", False),
-        ("05", False),
-        ("10", True),
-        ("14", True),
-        ("18", True),
-        ("19", True),
-    ):
-        assert rehearse.needs_torch(notebooks.read(chapters[number])) is needs, number
+    some = ("01", "05", "10", "14", "18", "19")
+    needs = [number for number in some if rehearse.needs_torch(notebooks.read(chapters[number]))]
+    assert needs == ["10", "14", "18", "19"]
 
 
 def test_git_takes_our_address_from_this_tree(
