@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.site.conftest import ROOT, OpenPage, chapters, pages
+from tests.site.conftest import OpenPage, chapters, pages
+from tools import ROOT, notebooks
 
 MOVING = "figure.attn-moving"
 Places = dict[str, int]
@@ -180,10 +181,9 @@ def stored() -> list[Stored]:
     """Return the figures of all chapters that move."""
     found = []
     for chapter in chapters():
-        notebook = json.loads((ROOT / f"{chapter}.ipynb").read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
+        for cell in notebooks.read(ROOT / f"{chapter}.ipynb")["cells"]:
             for output in cell.get("outputs", []):
-                html = "".join(output.get("data", {}).get("text/html", []))
+                html = output.get("data", {}).get("text/html", "")
                 if "attn-moving" in html:
                     [slider, *_] = re.findall(r'<input type="range" name="(\w+)"', html)
                     found.append(Stored(chapter, slider, html))
