@@ -29,8 +29,10 @@ def build(
     folder: Path, text: str, *extensions: str, katex: bool = True, more: str = ""
 ) -> tuple[int, str]:
     """Build a book of one page; the exit status and all that was said."""
-    folder.mkdir(exist_ok=True)
-    (folder / "index.rst").write_text(f"Title\n=====\n\n{text}\n", encoding="utf-8")
+    page, content = folder / "index.rst", f"Title\n=====\n\n{text}\n"
+    # A page that did not change is not read again.
+    if not page.exists() or page.read_text(encoding="utf-8") != content:
+        page.write_text(content, encoding="utf-8")
     (folder / "conf.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT / '_ext')!r})\n"
         f"extensions = {extensions!r}\n{more}\n",

@@ -88,6 +88,7 @@ def test_a_failed_chapter_is_named(
 ) -> None:
     monkeypatch.setattr(rehearse, "CACHE", tmp_path)
     monkeypatch.setattr(rehearse, "make_environment", lambda name, wanted: Path(sys.executable))
+    monkeypatch.setattr(rehearse, "make_repository", lambda: tmp_path)
     monkeypatch.setattr(rehearse, "installed", lambda python, variables: {"numpy": "1"})
     monkeypatch.setattr(rehearse, "rehearse", lambda *given: "cell 7: it does not")
     chapter = str(ROOT / "chapters" / "01_lookup.ipynb")
