@@ -202,13 +202,11 @@ def visit_display(self: Any, node: nodes.math_block) -> None:
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
-    """End KaTeX. Fail if a formula did, and forget its page, so that the next build meets it."""
+    """End KaTeX, and fail if a formula did. Sphinx then begins the next build from nothing."""
     renderer: Renderer | None = getattr(app.builder, "static_math", None)
     if renderer is None:
         return
     renderer.close()
-    for page in renderer.failed:
-        Path(app.builder.get_outfilename(page)).unlink(missing_ok=True)  # type: ignore[attr-defined]
     if renderer.failed and exception is None:
         names = ", ".join(sorted(renderer.failed))
         raise ExtensionError(f"formulas that KaTeX cannot read in: {names}")

@@ -127,7 +127,7 @@ def test_nothing_jumps_while_the_page_loads(look: Any, name: str, view: tuple[st
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_drawings_stand_out_from_the_paper(look: Any, theme: str) -> None:
-    colours = look("chapters/03_scaling", theme, PHONE)["colours"]  # one stylesheet has them
+    colours = look("chapters/03_scaling", theme, PHONE)["colours"]  # every page has these
     for text in ("ink", "muted"):
         assert contrast(colours[text], colours["paper"]) >= 4.5, text
     for mark in ("blue", "orange", "green"):
