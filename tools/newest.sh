@@ -14,4 +14,4 @@ trap 'rm -f conf.py' EXIT
 "$BIN/jupyter-book" config sphinx . > /dev/null
 sed "s/'jupyter_book', //" conf.py > _build/conf.py
 mv _build/conf.py conf.py
-PYTHONPATH=_ext:. _build/newest/bin/python -m sphinx -W -n --keep-going -q -b html . _build/newest/html
+PATH="$PWD/$BIN:$PATH" PYTHONPATH=_ext:. _build/newest/bin/python -m sphinx -W -n --keep-going -q -b html . _build/newest/html

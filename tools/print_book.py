@@ -12,11 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, FloatObject, NameObject, NullObject
 
-from tools import ROOT
+from tools import ROOT, parts
 
 BOOK = ROOT / "_build" / "html"
 PDF = ROOT / "_build" / "attention-step-by-step.pdf"
@@ -25,16 +24,9 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
-def parts() -> list[tuple[str, list[str]]]:
-    """Return the name of each part and its pages in order; the first page is a part of its own."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    found = [("", [toc["root"]])]
-    for part in toc["parts"]:
-        pages = [
-            page["file"] for top in part["chapters"] for page in (top, *top.get("sections", []))
-        ]
-        found.append((part["caption"], pages))
-    return found
+def chromium() -> str | None:
+    """Return the system's Chromium, or None where there is none."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
 def printed(browser: Any, file: Path, first: int) -> PdfReader:
@@ -124,7 +116,7 @@ def print_book(browser: Any) -> Book:
 
 def main() -> int:
     """Print, say where the PDF is, and return the exit status."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = chromium()
     if program is None:
         names = " or ".join(PROGRAMS[::2])
         print(f"No PDF: none of the commands {names} is there. Print a page from any browser.")

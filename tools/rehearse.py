@@ -39,15 +39,11 @@ MODEL = ROOT / "tools" / "model.txt"
 NAMES = ("colab", "numpy", "lowest", "latest")
 BROUGHT = ("attnlib", "triton")  # what the set-up cells may install
 SHOWN = ("numpy", "torch", "triton", "transformers", "matplotlib", "ipykernel", "ipython")
-NBVAL = [
-    "--nbval",
-    "--nbval-kernel-name=rehearsal",
-    "-q",
-    "--no-header",
-    "--color=no",
+NBVAL = ["--nbval", "--nbval-kernel-name=rehearsal", "-q", "--no-header", "--color=no"]
+NBVAL += [
     "--tb=short",
+    f"--nbval-sanitize-with={ROOT / 'tests' / 'attnbook' / 'newer_matplotlib.cfg'}",
 ]
-NBVAL += [f"--nbval-sanitize-with={ROOT / 'tests' / 'attnbook' / 'newer_matplotlib.cfg'}"]
 TORCH = re.compile(
     r"^\s*(?:import|from)\s+(?:torch|triton|transformers)\b|attnlib\.(?:torch|triton)_|\btorch_",
     re.M,

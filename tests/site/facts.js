@@ -33,9 +33,6 @@
   const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
   return {
     paper: style.backgroundColor,
-    language: document.documentElement.lang,
-    title: document.title,
-    description: document.querySelector('meta[name="description"]')?.content || "",
     headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]
       .map((heading) => Number(heading.tagName[1])),
     words: words.textContent,
@@ -65,6 +62,5 @@
     colours: Object.fromEntries(
       variables.map((variable) => [variable, style.getPropertyValue(`--attn-${variable}`).trim()]),
     ),
-    moving: document.querySelectorAll("figure.attn-moving").length,
   };
 }

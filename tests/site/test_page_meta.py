@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
+from collections import defaultdict
+from html import unescape
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests.site.conftest import BASE, pages
-from tests.site.test_links import read
+from tests.site.test_links import CANONICAL
+
+ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
 
 
-class _Meta(HTMLParser):
-    """Collects the meta tags of a page by name or property, each as often as it occurs."""
-
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self.found: dict[str, list[str]] = {}
-        self.feed(page.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        name = values.get("property") or values.get("name")
-        if tag == "meta" and name:
-            self.found.setdefault(name, []).append(str(values.get("content")))
+def meta(page: str) -> dict[str, list[str]]:
+    """Return the contents of a page's meta tags by name or property."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for tag in re.findall(r"<meta [^>]*>", page):
+        values = dict(ATTRIBUTE.findall(tag))
+        key = values.get("property") or values.get("name") or ""
+        found[key].append(unescape(values.get("content", "")))
+    return found
 
 
 @pytest.mark.parametrize("name", pages())
 def test_a_page_has_one_address_its_words_and_a_card(book: Path, name: str) -> None:
-    found = _Meta(book / f"{name}.html").found
-    assert read(book / f"{name}.html").canonical == [f"{BASE}{name}.html"]
+    page = (book / f"{name}.html").read_text(encoding="utf-8")
+    found = meta(page)
+    assert CANONICAL.findall(page) == [f"{BASE}{name}.html"]
     assert found["og:url"] == [f"{BASE}{name}.html"]
     assert found["og:site_name"] == ["Attention, step by step"]
-    [title] = found["og:title"]
-    assert f"<title>{title}" in (book / f"{name}.html").read_text(encoding="utf-8")
+    [title], [description] = found["og:title"], found["description"]
+    of_the_book = "" if name == "index" else " - Attention, step by step"
+    assert f"<title>{title}{of_the_book}</title>" in page
+    assert re.search(r'<html [^>]*lang="en"', page)
     # Nothing of TeX or of HTML is left in them.
-    assert not set("\\{}$<") & set(title + found["description"][0] + found["og:description"][0])
-    assert len(found["description"]) == 1 and not found["description"][0].startswith(title)
+    assert not set("\\{}$<") & set(title + description + found["og:description"][0])
+    assert 20 <= len(description) <= 200 and not description.startswith(title)
     [card] = found["og:image"]
     with Image.open(book / card.removeprefix(BASE)) as picture:
         colours = picture.convert("RGB").getcolors(1 << 20)
     assert colours is not None and len(colours) > 16  # paper, and words on it
+
+
+@pytest.mark.parametrize("key", ["og:title", "description"])
+def test_titles_and_descriptions_are_each_page_s_own(book: Path, key: str) -> None:
+    found = [meta((book / f"{name}.html").read_text(encoding="utf-8"))[key][0] for name in pages()]
+    assert len(set(found)) == len(found)
 
 
 def test_the_cards_letters_are_in_their_font() -> None:

@@ -54,10 +54,6 @@ def test_no_chromium_is_said_and_is_no_error(
     assert "No PDF: none of the commands chromium or google-chrome is there" in said
 
 
-def test_the_pdf_has_every_page_of_the_book() -> None:
-    assert [page for _, part in print_book.parts() for page in part] == pages()
-
-
 def test_a_page_is_printed_in_ink_on_white_with_its_solutions(open_page: OpenPage) -> None:
     page = open_page("chapters/03_scaling", theme="dark").page
     solution = page.locator("details.hide", has_text="Solution").first

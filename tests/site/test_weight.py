@@ -23,7 +23,7 @@ def weight(path: Path) -> int:
 @pytest.mark.parametrize("name", chapters())
 def test_a_chapter_is_light(book: Path, name: str) -> None:
     page = book / f"{name}.html"
-    links = [urlsplit(urldefrag(link)[0]).path for _, link in read(page).links]
+    links = [urlsplit(urldefrag(link)[0]).path for link in read(page).links]
     loaded = [link for link in links if link.endswith((".css", ".js"))]
     # Every font is counted, though no page needs all of them.
     parts = [page, *(book / "_static" / "katex" / "fonts").iterdir()]

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from attnlib import implementations
+from tools import ROOT, notebooks
 from tools.mistakes import TABLE, TableError, first_of_each_chapter, read_table
 
-ROOT = Path(__file__).parents[2]
 MISTAKES = read_table((ROOT / TABLE).read_text(encoding="utf-8"))
+CHAPTERS = list(dict.fromkeys(name for mistake in MISTAKES for name in mistake.chapters))
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="it forks after importing torch")
 
 
@@ -108,7 +109,7 @@ def test_no_rung_lacks_mistakes() -> None:
 def test_the_page_shows_the_mistakes_of_every_chapter() -> None:
     page = (ROOT / "reference" / "break_it.md").read_text(encoding="utf-8")
     shown = re.findall(r'(?m)^:start-after: "\[(\w+)\]"$', page)
-    assert shown == list(dict.fromkeys(name for m in MISTAKES for name in m.chapters))
+    assert shown == CHAPTERS
     titles = re.findall(r"(?m)^## (\d+\. .+)$", page)
     assert titles == [
         f"{number}. {text_of(name).splitlines()[0].removeprefix('# ')}"
@@ -118,13 +119,12 @@ def test_the_page_shows_the_mistakes_of_every_chapter() -> None:
 
 def text_of(chapter: str) -> str:
     """Return what a chapter says between its cells of code."""
-    notebook = json.loads((ROOT / "chapters" / f"{chapter}.ipynb").read_text(encoding="utf-8"))
-    texts = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"]
-    return "\n".join(texts)
+    cells = notebooks.read(ROOT / "chapters" / f"{chapter}.ipynb")["cells"]
+    return "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
 
 
 def test_the_page_says_what_is_true_of_each_chapter() -> None:
-    for chapter in dict.fromkeys(name for m in MISTAKES for name in m.chapters):
+    for chapter in CHAPTERS:
         files = [mistake.file.stem for mistake in MISTAKES if chapter in mistake.chapters]
         assert len(files) >= 2 and chapter in files, chapter
         assert re.search(r"(?m)^##+ What breaks if$", text_of(chapter)), chapter
@@ -156,9 +156,7 @@ def test_a_mistake_may_change_several_places_and_lines(tmp_path: Path) -> None:
 
 def test_of_each_chapter_the_first_is_made() -> None:
     first = first_of_each_chapter(MISTAKES)
-    assert sorted(name for m in first for name in m.chapters) == sorted(
-        {name for m in MISTAKES for name in m.chapters}
-    )
+    assert [name for mistake in first for name in mistake.chapters] == CHAPTERS
     assert [m.words for m in first if m.tests] == [m.words for m in MISTAKES if m.tests]
 
 
