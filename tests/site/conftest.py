@@ -57,22 +57,8 @@ def all_pages() -> list[str]:
     return [*pages(), "search"]
 
 
-# `make test` asks these, of a few pages; the rest is left to `make slow`.
+# `make test` asks what is marked as quick, of these pages; the rest is left to `make slow`.
 FEW = ("index", "chapters/03_scaling")
-QUICK = (
-    "test_examples_in_docstrings",
-    "test_links_within_the_book_resolve",
-    "test_a_chapter_opens_in_colab",
-    "test_a_page_has_its_policy_before_all_else",
-    "test_nothing_fails_or_comes_from_another_host",
-    "test_every_formula_is_visible",
-    "test_a_phone_cuts_no_formula_and_no_figure",
-    "test_axe_finds_nothing",
-    "test_moving_figures_follow_the_keyboard",
-    "test_a_folded_solution_opens",
-    "test_each_part_of_the_formula_leads_to_its_chapter",
-    "test_a_missing_address_gets_the_page_and_its_links_lead_on",
-)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         in_view = given.get("view", ("light", 360)) == ("light", 360)
         of_a_page = not {"open_page", "look"}.isdisjoint(item.fixturenames)
         asked = not of_a_page or given.get("name", FEW[0]) in FEW
-        if item.originalname not in QUICK or not in_view or not asked:
+        if not item.get_closest_marker("quick") or not in_view or not asked:
             item.add_marker(pytest.mark.slow)
 
 

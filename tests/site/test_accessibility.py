@@ -101,6 +101,7 @@ def in_both_widths(page: Any, *themes: str) -> list[str]:
     return found
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("name", "on_phone", "on_desktop"), [*VIEWS, *EXCHANGED])
 def test_axe_finds_nothing(
     open_page: OpenPage, axe: str, name: str, on_phone: str, on_desktop: str

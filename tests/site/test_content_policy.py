@@ -49,6 +49,7 @@ REFUSED = """code => new Promise((done) => {
 })"""
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_a_page_has_its_policy_before_all_else(book: Path, name: str) -> None:
     page = (book / f"{name}.html").read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ from tests.site.conftest import ROOT
 NAMES = ("accessible_pages", "book_pages", "docstrings", "plain_search", "static_math")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_in_docstrings(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))

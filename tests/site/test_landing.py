@@ -21,6 +21,7 @@ PARTS = {
 }
 
 
+@pytest.mark.quick
 def test_each_part_of_the_formula_leads_to_its_chapter(open_page: OpenPage, address: str) -> None:
     page = open_page("index").page
     links = page.locator(".formula-map a")

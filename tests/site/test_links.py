@@ -37,6 +37,7 @@ def read(path: Path) -> Page:
     return Page(found["id"], found["href"] + found["src"])
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_links_within_the_book_resolve(book: Path, name: str) -> None:
     page = book / f"{name}.html"
@@ -73,6 +74,7 @@ def repository() -> dict[str, Any]:
     return config["repository"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", chapters())
 def test_a_chapter_opens_in_colab(book: Path, name: str) -> None:
     account, project = urlsplit(repository()["url"]).path.strip("/").split("/")

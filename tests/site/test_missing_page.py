@@ -10,6 +10,7 @@ from tests.site.conftest import OpenPage, pages
 
 
 # Where the page is asked for: beside the first page, in a folder, two folders deep.
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["nowhere", "chapters/99_nowhere", "a/b/nowhere"])
 def test_a_missing_address_gets_the_page_and_its_links_lead_on(
     open_page: OpenPage, address: str, name: str

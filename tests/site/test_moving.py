@@ -104,6 +104,7 @@ def test_some_page_has_a_moving_figure(moving: Callable[..., list[Any]]) -> None
     assert moving("index") and moving("chapters/03_scaling") and len(FEW) == 3
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", pages())
 def test_moving_figures_follow_the_keyboard(moving: Callable[..., list[Any]], name: str) -> None:
     """One step of each slider, to the right, or to the left where it stands at its end."""

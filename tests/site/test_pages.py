@@ -66,6 +66,7 @@ def test_contrast_of_known_colours() -> None:
     assert contrast("#777", "#fff") == contrast("#777777", "#ffffff")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_nothing_fails_or_comes_from_another_host(
     look: Any, name: str, view: tuple[str, int]
@@ -74,6 +75,7 @@ def test_nothing_fails_or_comes_from_another_host(
     assert facts["foreign"] == [] and facts["problems"] == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_every_formula_is_visible(look: Any, name: str, view: tuple[str, int]) -> None:
     facts = look(name, *view)
@@ -113,6 +115,7 @@ def test_a_phone_needs_no_sideways_scroll(look: Any, name: str, theme: str) -> N
     assert facts["scrollWidth"] <= PHONE
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_a_phone_cuts_no_formula_and_no_figure(look: Any, name: str) -> None:
     facts = look(name, "light", PHONE)

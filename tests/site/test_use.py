@@ -81,6 +81,7 @@ def test_what_a_phone_folds_away_opens_by_touch_and_by_keyboard(
     page.wait_for_url(goal)
 
 
+@pytest.mark.quick
 def test_a_folded_solution_opens(open_page: OpenPage) -> None:
     page = open_page("chapters/01_lookup").page
     solution = page.locator("details.hide", has_text="Solution").first
