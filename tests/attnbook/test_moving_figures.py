@@ -620,25 +620,21 @@ def test_walk_backward_holds_what_its_loop_says(loop: int) -> None:
 def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
     """A tile has 10 by 10 scores; on the diagonal 55 of them, which the drawing calls a half."""
     drawing = figures.ring_timetable(4)
-    for layout in ("contiguous", "zigzag"):
-        rows = [row[1:] for row in drawing.table[1:] if row[0] == layout]
-        counted = work(80, 4, True, layout)
-        for step, rank, source, _, tiles, lasts in rows:
-            diagonals = 2 if step == "0" else 0
-            assert int(source) == (int(rank) - int(step)) % 4
-            assert 100 * float(tiles) + 5 * diagonals == counted[int(rank)][int(step)]
-            slowest = max(row[int(step)] for row in counted)
-            assert 100 * float(lasts) + 5 * diagonals == slowest
-        assert len(rows) == 16
-
-
-def test_the_timetable_of_a_ring_shows_who_works_and_who_waits() -> None:
-    drawing = figures.ring_timetable(4)
-    shown = frames(drawing)
-    before, contiguous, zigzag = shown[2], shown[3], shown[7]
-    assert [contiguous[f"word-{rank}-3"]["text"] for rank in (0, 3)] == ["waits", "3"]
-    assert zigzag["word-0-3"]["text"] == "0"
-    assert [parts["device-7-0"]["text"] for parts in (before, contiguous, zigzag)] == ["", "3", "0"]
+    shown, rows = frames(drawing), iter(drawing.table[1:])
+    for layout, first in (("contiguous", 0), ("zigzag", 4)):
+        counted = np.array(work(80, 4, True, layout))
+        for step in range(4):
+            diagonals = 2 if step == 0 else 0
+            for rank in range(4):
+                *place, source, _, tiles, lasts = next(rows)
+                assert place == [layout, str(step), str(rank)]
+                assert int(source) == (rank - step) % 4
+                assert 100 * float(tiles) + 5 * diagonals == counted[rank, step]
+                assert 100 * float(lasts) + 5 * diagonals == counted[:, step].max()
+                word = str(rank) if counted[rank, step] else "waits"
+                assert shown[first + step][f"word-{rank}-{step}"]["text"] == word
+    assert next(rows, None) is None
+    assert [shown[frame]["device-7-0"]["text"] for frame in (2, 3, 7)] == ["", "3", "0"]
     assert "time 14, of which the devices used 57%." in drawing.labels[3]
     assert "Nothing to do: device 0, 1, 2." in drawing.labels[3]
     assert "time 8, of which the devices used 100%." in drawing.labels[7]

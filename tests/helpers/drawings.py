@@ -160,10 +160,11 @@ def drawn(name: str) -> figures.Drawing:
     return DRAWINGS[name]()
 
 
-@cache
 def moving(name: str) -> figures.MovingDrawing:
-    """Return a moving drawing, which is made once for all tests."""
-    return MOVING[name]()
+    """Return a drawing that moves, which is made once for all tests."""
+    drawing = drawn(name)
+    assert isinstance(drawing, figures.MovingDrawing)
+    return drawing
 
 
 def texts(drawing: figures.Drawing) -> list[str]:
