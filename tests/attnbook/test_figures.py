@@ -78,9 +78,11 @@ def test_drawing_is_complete_svg_with_words_and_theme_colours(name: str) -> None
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_drawing_again_gives_the_same_text_and_leaves_the_readers_settings_alone(name: str) -> None:
-    first, settings = drawn(name), dict(mpl.rcParams)
-    assert DRAWINGS[name]()._repr_html_() == first._repr_html_()
-    assert dict(mpl.rcParams) == settings
+    first = drawn(name)._repr_html_()
+    with mpl.rc_context({"font.size": 30}):
+        settings = dict(mpl.rcParams)
+        assert DRAWINGS[name]()._repr_html_() == first
+        assert dict(mpl.rcParams) == settings
 
 
 def ids(svg: str) -> list[str]:

@@ -5,29 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
+import drawings
 import numpy as np
 import pytest
-from drawings import (
-    BACK,
-    BANKS,
-    BITS,
-    DRINK_KEYS,
-    HEADS,
-    LENGTHS,
-    LETTERS,
-    MOVING,
-    PRICES,
-    PROBES,
-    SIZES,
-    WALKED,
-    WALKED_VALUE,
-    WAYS,
-    formed,
-    frames,
-    moving,
-    number,
-    projected,
-)
+from drawings import MOVING, frames, moving, number
 from mistakes import softmax
 
 from attnbook import examples, experiments, figures, words
@@ -91,7 +72,7 @@ def test_tables_of_two_figures_on_one_page_have_two_names() -> None:
 
 def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
     drawing, tokens = moving("attention_stepper"), examples.running().tokens
-    query, key, value = projected()
+    query, key, value = drawings.projected()
     raw_scores = query @ key.T
     weights = softmax(raw_scores / np.sqrt(2))
     output = weights @ value
@@ -120,9 +101,9 @@ def minus(shown: str) -> str:
 def test_scaling_explorer_shows_the_weights_and_the_means_of_each_rule() -> None:
     drawing = moving("scaling_explorer")
     assert len(drawing.table[0]) == 10 and drawing.table[0][0] == "dₖ"
-    raw_scores = experiments.growing_scores(SIZES, seed=5)
+    raw_scores = experiments.growing_scores(drawings.SIZES, seed=5)
     for d_k, raw, parts, row in zip(
-        SIZES, raw_scores, frames(drawing), drawing.table[1:], strict=True
+        drawings.SIZES, raw_scores, frames(drawing), drawing.table[1:], strict=True
     ):
         expected = [str(d_k)]
         for column, mean in enumerate(experiments.scaling_rules(d_k, n_draws=50).values()):
@@ -158,7 +139,7 @@ def test_head_explorer_shows_the_weights_of_a_token_in_a_layer_and_head() -> Non
 def test_looking_back_shows_the_weights_of_a_token_in_each_layer() -> None:
     for query, parts in enumerate(frames(moving("looking_back"))):
         assert parts["note"]["text"] == f"guess: {['', 'a', 'b'][query]}"
-        for layer, weights in enumerate(BACK.values()):
+        for layer, weights in enumerate(drawings.BACK.values()):
             for key, weight in enumerate(weights[query]):
                 share = f"{100 * weight:.0f}" if weight else " "
                 assert parts[f"w{layer}-{key}"]["text"] == share
@@ -182,9 +163,9 @@ def test_turned_query_shows_scores_weights_and_the_answer() -> None:
     drawing = moving("turned_query")
     for frame, parts in enumerate(frames(drawing)):
         query = np.sqrt(2) * towards(15 * frame)
-        scores = DRINK_KEYS @ query
+        scores = drawings.DRINK_KEYS @ query
         weights = softmax(scores)
-        answer = weights @ PRICES
+        answer = weights @ drawings.PRICES
         for j in range(3):
             assert abs(number(parts[f"score-{j}"]["text"]) - scores[j]) < 0.0051
             assert parts[f"weight-{j}"]["text"] == f"{weights[j]:.2f}"
@@ -275,7 +256,9 @@ def place(marker: dict[str, str]) -> tuple[float, float]:
 def test_bytes_explorer_moves_a_marker_along_each_curve() -> None:
     drawing = moving("bytes_explorer")
     shown = frames(drawing)
-    assert [parts["tokens"]["text"] for parts in shown] == [f"{n:,} tokens" for n in LENGTHS]
+    assert [parts["tokens"]["text"] for parts in shown] == [
+        f"{n:,} tokens" for n in drawings.LENGTHS
+    ]
     assert [parts["bytes-0"]["text"] for parts in shown] == ["1.0 MB", "4.0 MB", "64 MB"]
     assert drawing.labels[0] == "1,000 tokens: square 1.0 MB, straight 999 kB."
     assert [row[0] for row in drawing.table] == ["tokens", "1,000", "2,000", "8,000"]
@@ -343,7 +326,7 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
 
 
 def test_forms_explorer_shows_the_weights_of_every_form() -> None:
-    drawing, (q, k) = moving("forms_explorer"), formed()
+    drawing, (q, k) = moving("forms_explorer"), drawings.formed()
     later = np.triu(np.full((5, 5), -np.inf), 1)
     distance = np.arange(5)[:, None] - np.arange(5)
     s = q @ k.T / 8**0.5
@@ -382,7 +365,7 @@ def test_number_bits_are_those_of_torch() -> None:
     drawing = moving("number_bits")
     kinds = {"float32": torch.int32, "bfloat16": torch.int16, "float16": torch.int16}
     for value, parts, label, row in zip(
-        BITS.values(), frames(drawing), drawing.labels, drawing.table[1:], strict=True
+        drawings.BITS.values(), frames(drawing), drawing.labels, drawing.table[1:], strict=True
     ):
         for column, (name, kind) in enumerate(kinds.items()):
             tensor = torch.tensor(value, dtype=torch.float64).to(getattr(torch, name))
@@ -431,14 +414,14 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
         # The scores of the tile at work stand there, and no others.
         skips = n > 0 and skipped[n - 1]
         for i, j in np.ndindex(3, 4):
-            score = minus(f"{WALKED[i, j]:.1f}") if part[i, j] else "−∞"
+            score = minus(f"{drawings.WALKED[i, j]:.1f}") if part[i, j] else "−∞"
             held = here[i, j] and not skips
             assert parts[f"score-{i}-{j}"]["text"] == (score if held else "")
         said = "Skipped" if skips else f"Scores held: {here.sum()}" if n else "nothing"
         assert said in label
         for i in range(3):
             read = seen[i] & part[i]
-            scores, values = WALKED[i, read], WALKED_VALUE[read]
+            scores, values = drawings.WALKED[i, read], drawings.WALKED_VALUE[read]
             row_max = scores.max(initial=-np.inf)
             e = np.exp(scores - row_max)
             *state, output = shown = [parts[f"{name}-{i}"]["text"] for name in ("m", "ℓ", "õ", "o")]
@@ -456,7 +439,7 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
 def test_cache_filling_marks_what_each_call_computes() -> None:
     drawing = moving("cache_filling")
     shown, rows = iter(frames(drawing)), iter(drawing.table[1:])
-    for name, chunks in WAYS.items():
+    for name, chunks in drawings.WAYS.items():
         ends = np.cumsum(chunks or (1, 1, 1, 1))
         n_seen = total_scores = total_keys = 0
         for step in range(5):  # the longest way has four calls
@@ -493,8 +476,8 @@ def test_cache_filling_marks_what_each_call_computes() -> None:
 
 def test_word_in_context_shows_the_weights_and_the_cosines_of_its_output() -> None:
     drawing = moving("word_in_context")
-    bank, probes = words.vectors("bank")[0], words.vectors(PROBES)
-    cases = [(text, scale) for text in ("bank", *BANKS) for scale in (0, 384**-0.5, 1, 4)]
+    bank, probes = words.vectors("bank")[0], words.vectors(drawings.PROBES)
+    cases = [(text, scale) for text in ("bank", *drawings.BANKS) for scale in (0, 384**-0.5, 1, 4)]
     for (sentence, scale), parts, label in zip(cases, frames(drawing), drawing.labels, strict=True):
         tokens, x = sentence.split(), words.vectors(sentence)
         weights = softmax(scale * x @ bank)
@@ -507,7 +490,9 @@ def test_word_in_context_shows_the_weights_and_the_cosines_of_its_output() -> No
             assert abs(float(parts[f"weight-bar-{row}"]["width"]) - 90 * weight) < 0.051
         near = [parts[f"cosine-{row}"]["text"] for row in range(3)]
         assert near == [f"{cosine:.2f}" for cosine in cosines]
-        told = ", ".join(f"{probe} {cosine}" for probe, cosine in zip(PROBES, near, strict=True))
+        told = ", ".join(
+            f"{probe} {cosine}" for probe, cosine in zip(drawings.PROBES, near, strict=True)
+        )
         assert f"cosine with {told}." in label
         assert ("alone" if sentence == "bank" else f"“bank” in “{sentence}”") in label
     assert len(drawing.table) == 1 + 16
@@ -524,13 +509,13 @@ def test_word_in_context_draws_a_negative_cosine_to_the_left() -> None:
 
 def test_which_head_shows_one_heads_weights_and_what_all_heads_give() -> None:
     drawing = moving("which_head")
-    cases = [(rows, head) for rows in LETTERS.values() for head in (0, 1, None)]
+    cases = [(rows, head) for rows in drawings.LETTERS.values() for head in (0, 1, None)]
     for (rows, head), parts in zip(cases, frames(drawing), strict=True):
-        row = np.mean(HEADS, axis=0) if head is None else np.array(HEADS[head])
+        row = np.mean(drawings.HEADS, axis=0) if head is None else np.array(drawings.HEADS[head])
         for j, weight in enumerate(row):
             assert parts[f"weight-{j}"]["text"] == f"{weight:.2f}"
         for place in (0, 1):
-            taken = row if head is None else np.array(HEADS[place])
+            taken = row if head is None else np.array(drawings.HEADS[place])
             for index, value in enumerate(taken @ np.array(rows, dtype=float)):
                 square = parts[f"found-{place}-{index}"]
                 side = 24 * abs(value) ** 0.5
