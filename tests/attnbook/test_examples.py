@@ -14,13 +14,17 @@ from attnlib.numpy_dense import (
     softmax,
 )
 
-TOKENS, X, W_Q, W_K, W_V = examples.running()
-QUERY, KEY, VALUE = X @ W_Q, X @ W_K, X @ W_V
+
+def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Q, K and V of the running example."""
+    _, X, W_Q, W_K, W_V = examples.running()
+    return X @ W_Q, X @ W_K, X @ W_V
 
 
 def test_the_running_example_is_the_one_in_the_chapters() -> None:
     """Every chapter prints its numbers; a change here is a change of the book."""
-    assert TOKENS == ("the", "cat", "sat")
+    tokens, X, W_Q, W_K, W_V = examples.running()
+    assert tokens == ("the", "cat", "sat")
     assert X.tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0.5]]
     assert W_Q.tolist() == [[2, 0], [-1, 1], [0, -1], [0, -1]]
     assert W_K.tolist() == [[0, 1], [1, 0], [-1, 0], [0, -1]]
@@ -29,19 +33,21 @@ def test_the_running_example_is_the_one_in_the_chapters() -> None:
 
 
 def test_everything_can_be_had_in_the_head() -> None:
-    for array in (X, W_Q, W_K, W_V, QUERY, KEY, VALUE):
+    (_, X, *parameters), (query, key, value) = examples.running(), projected()
+    for array in (X, *parameters, query, key, value):
         np.testing.assert_array_equal(2 * array, np.round(2 * array))
         assert np.abs(array).max() <= 2
     assert np.linalg.matrix_rank(X) == 3
-    assert np.linalg.matrix_rank(QUERY) == np.linalg.matrix_rank(KEY) == 2
-    assert np.linalg.matrix_rank(np.diff(VALUE, axis=0)) == 2  # the values span a triangle
+    assert np.linalg.matrix_rank(query) == np.linalg.matrix_rank(key) == 2
+    assert np.linalg.matrix_rank(np.diff(value, axis=0)) == 2  # the values span a triangle
 
 
 def test_each_token_looks_at_another_one_and_no_row_is_like_another() -> None:
-    raw_scores = attention_scores(QUERY, KEY, scale=1.0)
+    query, key, _ = projected()
+    raw_scores = attention_scores(query, key, scale=1.0)
     assert len(np.unique(raw_scores)) >= 8 and raw_scores.min() < 0
     assert np.abs(raw_scores - raw_scores.T).max() > 1
-    weights = attention_weights(QUERY, KEY)
+    weights = attention_weights(query, key)
     assert weights.argmax(axis=1).tolist() == [1, 2, 1]  # the → cat, cat → sat, sat → cat
     assert 0.03 < weights.min() < weights.max() < 0.97
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -53,13 +59,14 @@ def test_each_token_looks_at_another_one_and_no_row_is_like_another() -> None:
 @pytest.mark.parametrize("divisor", [1.0, 2.0, 4.0, 2.0**1.5])
 def test_a_wrong_scale_shows(divisor: float) -> None:
     """1, d_k, d_model, or √d_model with another factor: none can pass for √d_k."""
-    right = self_attention(X, W_Q, W_K, W_V)
-    wrong = self_attention(X, W_Q, W_K, W_V, scale=1 / divisor)
+    _, *matrices = examples.running()
+    right, wrong = self_attention(*matrices), self_attention(*matrices, scale=1 / divisor)
     assert np.abs(right - wrong).max() > 0.1
 
 
 def test_the_wrong_axis_shows() -> None:
-    scores = attention_scores(QUERY, KEY)
+    query, key, _ = projected()
+    scores = attention_scores(query, key)
     assert np.abs(softmax(scores, axis=0) - softmax(scores)).max() > 0.2
     assert np.abs(softmax(scores, axis=0).sum(axis=1) - 1).max() > 0.03
 
