@@ -47,9 +47,9 @@ def test_loglog_slope_is_the_power_of_numbers_of_any_kind() -> None:
 
 
 def test_entropy_share_runs_from_one_key_to_all() -> None:
-    shares = experiments.entropy_share(np.array([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
-    assert np.allclose(shares, [0.0, 1.0])
-    assert not np.signbit(shares[0])
+    rows = np.array([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    assert np.allclose(experiments.entropy_share(rows), [0.0, 1.0])
+    assert not np.signbit(experiments.entropy_share(rows[0]))
 
 
 def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
