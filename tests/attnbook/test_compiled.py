@@ -29,34 +29,24 @@ def sums_of_powers(source, target, n_rows, HALF: tl.constexpr, WIDTH: tl.constex
     tl.store(target + columns, total)
 
 
-@pytest.mark.parametrize(("architecture", "warps"), [(75, 2), (80, 2), (90, 4)])
-def test_a_thread_computes_its_share_of_the_exponentials(architecture: int, warps: int) -> None:
+@pytest.mark.parametrize(
+    ("half", "machine"), [(False, {"architecture": 75, "warps": 2}), (True, {})]
+)
+def test_a_thread_computes_its_share_as_the_arguments_choose(
+    half: bool, machine: dict[str, int]
+) -> None:
     """The compiler may take several rows in one turn of the loop: a power for each load."""
-    width = 512
-    arguments = {"source": "float16", "target": "float32", "n_rows": 7, "HALF": False}
-    code = code_of(
-        sums_of_powers, arguments | {"WIDTH": width}, architecture=architecture, warps=warps
-    )
-    assert code.threads == 32 * warps
+    arguments = {"source": "float16", "target": "float32", "n_rows": 7, "HALF": half, "WIDTH": 512}
+    code = code_of(sums_of_powers, arguments, **machine)
+    assert code.threads == 32 * machine.get("warps", 4)
     assert 16 <= code.registers <= 128
     assert code.spilled == 0
-    loop = max(code.loops, key=lambda loop: loop.kinds["exponentials"])
-    share = width // code.threads
-    assert loop.kinds["exponentials"] % share == 0
-    assert loop.instructions == sum(loop.kinds.values())
-    assert "spills" not in loop.kinds
-
-
-def test_a_choice_changes_the_code() -> None:
-    found = [
-        code_of(
-            sums_of_powers,
-            {"source": "float32", "target": "float32", "n_rows": 7, "HALF": half, "WIDTH": 256},
-        )
-        for half in (False, True)
-    ]
-    assert all(code.loops for code in found)
-    assert found[0].loops[-1].kinds["factors"] < found[1].loops[-1].kinds["factors"]
+    assert code.loops
+    for instructions, kinds in code.loops:
+        assert instructions == sum(kinds.values())
+        assert kinds["exponentials"] == 512 // code.threads * kinds["global memory"]
+        assert kinds["factors"] == (1 + half) * kinds["exponentials"]
+        assert "spills" not in kinds
 
 
 def test_errors_of_the_compiler_come_through() -> None:

@@ -15,34 +15,39 @@ from attnlib.numpy_dense import (
 )
 
 
-def test_sizes_are_all_different() -> None:
+def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Q, K and V of the running example."""
+    _, X, W_Q, W_K, W_V = examples.running()
+    return X @ W_Q, X @ W_K, X @ W_V
+
+
+def test_the_running_example_is_the_one_in_the_chapters() -> None:
+    """Every chapter prints its numbers; a change here is a change of the book."""
     tokens, X, W_Q, W_K, W_V = examples.running()
-    assert len(tokens) == len(set(tokens)) == 3
-    assert [a.shape for a in (X, W_Q, W_K, W_V)] == [(3, 4), (4, 2), (4, 2), (4, 3)]
-    assert all(a.dtype == np.float64 for a in (X, W_Q, W_K, W_V))
+    assert tokens == ("the", "cat", "sat")
+    assert X.tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0.5]]
+    assert W_Q.tolist() == [[2, 0], [-1, 1], [0, -1], [0, -1]]
+    assert W_K.tolist() == [[0, 1], [1, 0], [-1, 0], [0, -1]]
+    assert W_V.tolist() == [[1, 0, 0], [0, 2, 0], [0, -1, 1], [0, 0, 1]]
+    assert all(array.dtype == np.float64 for array in (X, W_Q, W_K, W_V))
 
 
 def test_everything_can_be_had_in_the_head() -> None:
-    _, X, W_Q, W_K, W_V = examples.running()
-    for array in (X, W_Q, W_K, W_V, X @ W_Q, X @ W_K, X @ W_V):
+    (_, X, *parameters), (query, key, value) = examples.running(), projected()
+    for array in (X, *parameters, query, key, value):
         np.testing.assert_array_equal(2 * array, np.round(2 * array))
         assert np.abs(array).max() <= 2
     assert np.linalg.matrix_rank(X) == 3
-    assert np.linalg.matrix_rank(X @ W_Q) == np.linalg.matrix_rank(X @ W_K) == 2
-    assert np.linalg.matrix_rank(np.diff(X @ W_V, axis=0)) == 2  # the values span a triangle
+    assert np.linalg.matrix_rank(query) == np.linalg.matrix_rank(key) == 2
+    assert np.linalg.matrix_rank(np.diff(value, axis=0)) == 2  # the values span a triangle
 
 
-def test_scores_are_different_enough_to_see_a_pattern() -> None:
-    _, X, W_Q, W_K, _ = examples.running()
-    raw_scores = attention_scores(X @ W_Q, X @ W_K, scale=1.0)
-    assert len(np.unique(raw_scores)) >= 8
-    assert raw_scores.min() < 0
+def test_each_token_looks_at_another_one_and_no_row_is_like_another() -> None:
+    query, key, _ = projected()
+    raw_scores = attention_scores(query, key, scale=1.0)
+    assert len(np.unique(raw_scores)) >= 8 and raw_scores.min() < 0
     assert np.abs(raw_scores - raw_scores.T).max() > 1
-
-
-def test_each_token_looks_at_another_one() -> None:
-    _, X, W_Q, W_K, _ = examples.running()
-    weights = attention_weights(X @ W_Q, X @ W_K)
+    weights = attention_weights(query, key)
     assert weights.argmax(axis=1).tolist() == [1, 2, 1]  # the → cat, cat → sat, sat → cat
     assert 0.03 < weights.min() < weights.max() < 0.97
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -54,15 +59,14 @@ def test_each_token_looks_at_another_one() -> None:
 @pytest.mark.parametrize("divisor", [1.0, 2.0, 4.0, 2.0**1.5])
 def test_a_wrong_scale_shows(divisor: float) -> None:
     """1, d_k, d_model, or √d_model with another factor: none can pass for √d_k."""
-    _, X, W_Q, W_K, W_V = examples.running()
-    right = self_attention(X, W_Q, W_K, W_V)
-    wrong = self_attention(X, W_Q, W_K, W_V, scale=1 / divisor)
+    _, *matrices = examples.running()
+    right, wrong = self_attention(*matrices), self_attention(*matrices, scale=1 / divisor)
     assert np.abs(right - wrong).max() > 0.1
 
 
 def test_the_wrong_axis_shows() -> None:
-    _, X, W_Q, W_K, _ = examples.running()
-    scores = attention_scores(X @ W_Q, X @ W_K)
+    query, key, _ = projected()
+    scores = attention_scores(query, key)
     assert np.abs(softmax(scores, axis=0) - softmax(scores)).max() > 0.2
     assert np.abs(softmax(scores, axis=0).sum(axis=1) - 1).max() > 0.03
 
@@ -126,16 +130,6 @@ def test_the_published_torch_session_is_right_to_one_unit_of_its_last_decimal() 
     ):
         assert computed.shape == printed.shape
         assert np.abs(computed.round(4) - printed).max() < 1.5e-4
-
-
-def test_the_running_example_is_the_one_in_the_chapters() -> None:
-    """Every chapter prints its numbers; a change here is a change of the book."""
-    tokens, X, W_Q, W_K, W_V = examples.running()
-    assert tokens == ("the", "cat", "sat")
-    assert X.tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0.5]]
-    assert W_Q.tolist() == [[2, 0], [-1, 1], [0, -1], [0, -1]]
-    assert W_K.tolist() == [[0, 1], [1, 0], [-1, 0], [0, -1]]
-    assert W_V.tolist() == [[1, 0, 0], [0, 2, 0], [0, -1, 1], [0, 0, 1]]
 
 
 def test_the_published_examples_have_the_titles_of_their_documents() -> None:

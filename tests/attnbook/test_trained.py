@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
+from huggingface_hub import constants
+from nbval.plugin import IPyNbFile
 
 from attnbook import trained
 from tools import ROOT
 
-INSTALLED = importlib.util.find_spec(trained.PACKAGE) is not None
-CHAPTER = "chapters/19_real_model.ipynb"
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec(trained.PACKAGE) is None, reason=f"{trained.PACKAGE} is not installed"
+)
+CHAPTER = ROOT / "chapters" / "19_real_model.ipynb"
 
 
 def name() -> str:
@@ -28,7 +31,14 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, trained.PACKAGE, None)
 
 
-@pytest.mark.skipif(not INSTALLED, reason=f"{trained.PACKAGE} is not installed")
+@pytest.fixture
+def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the library ask nobody, and find nothing from before."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+
+
+@needs_package
 def test_the_package_has_the_weights_that_are_named() -> None:
     weights = Path(name()) / "model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == trained.WEIGHTS_SHA256
@@ -52,18 +62,6 @@ def test_a_package_without_weights_is_no_model(
     assert name() == trained.HUB
 
 
-def test_missing_says_why_or_nothing(no_package: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    def refuse(*args: object, **kwargs: object) -> str:
-        raise OSError("no network")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    assert re.fullmatch(r"gt_.* is not installed .*fetched: OSError", trained.missing())
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: "config.json")
-    assert trained.missing() == ""
-
-
 def test_partners_share_no_word_that_says_what_they_are_about() -> None:
     small = {"a", "i", "in", "my", "the", "was"}
     for pair in trained.PAIRS:
@@ -79,29 +77,33 @@ def test_each_schema_has_it_and_two_nouns_with_an_ending() -> None:
         assert len(set(endings)) == 2 and not set(endings) & set(words)
 
 
-def run_cells(tmp_path: Path, *options: str) -> str:
-    """Run the first two cells of the chapter in a pytest of their own, without a hub."""
-    cells = [f"{CHAPTER}::Cell {n}" for n in (0, 1)]
-    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-q", *cells]
-    variables = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
-    }
-    command += ["-n", "0", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def skip_marks(request: pytest.FixtureRequest) -> list[pytest.Mark | None]:
+    """Return what the project's conftest.py marks each cell of the chapter with."""
+    cells = list(IPyNbFile.from_parent(request.session, path=CHAPTER).collect())
+    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+    conftest.pytest_collection_modifyitems(cells)
+    return [cell.get_closest_marker("skip") for cell in cells]
 
 
-def test_the_chapter_is_skipped_without_the_model_and_says_why(tmp_path: Path) -> None:
-    (tmp_path / "no_model.py").write_text(f"import sys\nsys.modules[{trained.PACKAGE!r}] = None\n")
-    said = run_cells(tmp_path, "-p", "no_model")
-    assert "2 skipped" in said and "passed" not in said
-    assert f"{trained.PACKAGE} is not installed (tools/model.txt)" in said
+def test_the_chapter_is_skipped_without_the_model_and_says_why(
+    no_package: None, no_hub: None, request: pytest.FixtureRequest
+) -> None:
+    marks = skip_marks(request)
+    reason = f"{trained.PACKAGE} is not installed (tools/model.txt), and {trained.HUB} cannot be"
+    assert marks and all(mark and mark.kwargs["reason"].startswith(reason) for mark in marks)
 
 
-@pytest.mark.skipif(not INSTALLED, reason=f"{trained.PACKAGE} is not installed")
-def test_the_chapter_is_not_skipped_where_the_package_is(tmp_path: Path) -> None:
-    said = run_cells(tmp_path)
-    assert "2 passed" in said and "skipped" not in said
+def test_the_chapter_is_not_skipped_where_the_hub_answers(
+    no_package: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: "config.json")
+    marks = skip_marks(request)
+    assert marks and not any(marks)
+
+
+@needs_package
+def test_the_chapter_is_not_skipped_where_the_package_is(
+    no_hub: None, request: pytest.FixtureRequest
+) -> None:
+    marks = skip_marks(request)
+    assert marks and not any(marks)

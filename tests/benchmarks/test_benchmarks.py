@@ -56,36 +56,37 @@ def test_one_pair_has_no_spread() -> None:
         timing.compare(lambda: None, lambda: None, repeats=1)
 
 
-ROW = {"n_tokens", "is_causal", "backward", "ratio", "ratio_low", "ratio_high", "ours", "theirs",
-       "pairs"}  # fmt: skip
+def read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
-def complete(result: dict[str, object]) -> None:
+def complete(result: dict[str, Any]) -> None:
     assert set(result) == {"what", "shape", "machine", "rows"}
     assert {"cpu", "cores", "threads", "python", "torch", "numpy", "date"} <= set(result["machine"])
-    assert isinstance(result["rows"], list)
-    assert all(set(row) == ROW and row["ratio"] > 0 for row in result["rows"])
+    names = {"n_tokens", "is_causal", "backward", *vars(timing.Comparison(1, 1, 1, 1, 1, 1))}
+    assert all(set(row) == names and row["ratio"] > 0 for row in result["rows"])
 
 
 def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "new" / "result.json"
     ratios.main(["--lengths", "3", "5", "--repeats", "2", "--output", str(file)])
-    result = json.loads(file.read_text())
-    complete(result)
-    assert len(result["rows"]) == 8
+    complete(read(file))
+    assert len(read(file)["rows"]) == 8
     assert capsys.readouterr().out.count("ratio") == 8
 
 
-def test_stored_results_are_complete() -> None:
-    complete(json.loads((timing.RESULTS / "torch_dense.json").read_text()))
+def test_the_stored_run_is_complete() -> None:
+    complete(read(timing.RESULTS / "torch_dense.json"))
 
 
-def complete_table(result: dict[str, object]) -> None:
+CASE = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
+
+
+def complete_table(result: dict[str, Any]) -> None:
     assert set(result) == {"what", "machine", "rows", "means", "memory"}
     assert {"cpu", "bfloat16", "cores", "threads", "torch", "date"} <= set(result["machine"])
-    names = {"form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward"}
     for row in result["rows"]:
-        assert names <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
+        assert {*CASE} <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
         wants = (row["form"], row["dtype"]) == ("torch_blockwise", "float32")
         assert (row["to_products"] is not None) == wants
     assert all(mean > 0 for mean in result["means"].values())
@@ -97,11 +98,10 @@ STORED = sorted((timing.RESULTS / "blockwise").glob("*.json"))
 
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
 def test_a_stored_table_has_every_case(file: Path) -> None:
-    result = json.loads(file.read_text(encoding="utf-8"))
+    result = read(file)
     complete_table(result)
     assert file.stem == blockwise.name_of(result["machine"])
-    keys = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
-    stored = [tuple(row[key] for key in keys) for row in result["rows"]]
+    stored = [tuple(row[name] for name in CASE) for row in result["rows"]]
     assert stored == [tuple(vars(case).values()) for case in blockwise.cases(quick=False)]
 
 
@@ -116,7 +116,7 @@ def test_one_row_of_the_table() -> None:
     assert "causal forward + backward" in blockwise.as_line(row)
 
 
-def complete_decoding(result: dict[str, object], lengths: list[int]) -> None:
+def complete_decoding(result: dict[str, Any], lengths: list[int]) -> None:
     assert set(result) == {"what", "machine", "steps", "means", "layers", "splits"}
     cases = [(row["n_kv_heads"], row["batch"], row["n_keys"]) for row in result["steps"]]
     assert cases == [(h, b, n) for h, b in ((8, 1), (2, 1), (2, 4)) for n in lengths]
@@ -129,12 +129,11 @@ def complete_decoding(result: dict[str, object], lengths: list[int]) -> None:
 
 def test_a_small_run_of_decoding(tmp_path: Path) -> None:
     decoding.main(["--quick", "--output", str(tmp_path / "decoding.json")])
-    complete_decoding(json.loads((tmp_path / "decoding.json").read_text()), [16, 32])
+    complete_decoding(read(tmp_path / "decoding.json"), [16, 32])
 
 
 def test_the_stored_run_of_decoding_is_complete() -> None:
-    result = json.loads((timing.RESULTS / "decoding.json").read_text())
-    complete_decoding(result, [256, 512, 1024, 2048])
+    complete_decoding(read(timing.RESULTS / "decoding.json"), [256, 512, 1024, 2048])
 
 
 def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:
@@ -263,16 +262,17 @@ def test_without_a_gpu_nothing_is_stored(tmp_path: Path) -> None:
 def test_the_page_has_the_stored_numbers() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.written(page, tables.parts()) == page, "run python -m benchmarks.tables"
+
+
+def test_the_stored_drawings_have_the_stored_numbers() -> None:
+    """That of the ratios has a line for each kind of call in each run, and torch at 1."""
     found = tables.runs()
-    for name, drawing in (("ratios", tables.ratios(found)), ("memory", tables.bytes_(found[0]))):
+    drawn = {"ratios": tables.ratios(found), "memory": tables.bytes_(found[0])}
+    for name, drawing in drawn.items():
         stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
         labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
         assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
-
-
-def test_the_drawing_has_a_line_for_each_kind_of_call_in_each_run_and_torch_at_1() -> None:
-    found = tables.runs()
-    alt = tables.ratios(found).alt
+    alt = drawn["ratios"].alt
     assert "torch is the line at 1" in alt
     for run, result in zip(tables.labels(found), found, strict=True):
         for kind, (is_causal, backward) in tables.KINDS.items():
@@ -299,11 +299,7 @@ def test_half_precision_is_compared_with_each_side_s_own_float32() -> None:
     size = {"n_tokens": 512, "n_features": 64, "heads": 8, "is_causal": True, "backward": True}
     rows = [
         size | {"form": "torch_blockwise", "dtype": dtype, "ours": ours, "theirs": theirs}
-        for dtype, ours, theirs in [
-            ("float32", 2.0, 1.0),
-            ("bfloat16", 2.0, 8.0),
-            ("float16", 3.0, 6.0),
-        ]
+        for dtype, ours, theirs in [("float32", 2, 1), ("bfloat16", 2, 8), ("float16", 3, 6)]
     ]
     means = {"bfloat16, forward + backward": 0.25, "float16, forward + backward": 0.5}
     *_, brain, half = tables.halves([{"rows": rows, "means": means}]).splitlines()
@@ -328,12 +324,8 @@ def test_a_page_without_a_place_is_an_error() -> None:
 
 def test_rates_of_a_gpu_show_times_and_reasons() -> None:
     case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {
-        "form": "triton_fused",
-        "tflops": 300.4,
-        "tflops_done": 420.5,
-        "ratios": {"FLASH_ATTENTION": 1.25},
-    }
+    done = {"form": "triton_fused", "tflops": 300.4, "tflops_done": 420.5}
+    done["ratios"] = {"FLASH_ATTENTION": 1.25}
     rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
     found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
     head, _, first, second = found.splitlines()[-4:]
@@ -344,7 +336,7 @@ def test_rates_of_a_gpu_show_times_and_reasons() -> None:
 
 
 def test_the_stored_ring_shares_its_work_as_it_should() -> None:
-    result = json.loads((timing.RESULTS / "ring.json").read_text())
+    result = read(timing.RESULTS / "ring.json")
     found = {(row["devices"], row["balance"]): row["measured"] for row in result["rows"]}
     assert result["shape"]["tokens"] == 8192
     assert found[2, "zigzag"] <= 1.1 and found[4, "zigzag"] <= 1.1
@@ -355,13 +347,8 @@ def test_the_stored_ring_shares_its_work_as_it_should() -> None:
 def test_a_small_ring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ring.json"
     ring.main(["--tokens", "64", "--repeats", "1", "--output", str(file)])
-    rows = json.loads(file.read_text())["rows"]
-    assert [(row["devices"], len(row["seconds"])) for row in rows] == [
-        (2, 2),
-        (2, 2),
-        (4, 4),
-        (4, 4),
-    ]
+    rows = read(file)["rows"]
+    assert [row["devices"] for row in rows] == [len(row["seconds"]) for row in rows] == [2, 2, 4, 4]
     assert all(second > 0 for row in rows for second in row["seconds"])
     assert rows[1]["counted"] == rows[3]["counted"] == 1 < rows[0]["counted"] < rows[2]["counted"]
     assert capsys.readouterr().out.count("CPU time") == 4

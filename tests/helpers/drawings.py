@@ -1,0 +1,199 @@
+"""Every function of `attnbook.figures` with something to draw, and what a drawing shows."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from attnbook import examples, experiments, figures
+
+SIZES = (4, 16, 64)
+
+WALKED = np.array([[1.0, 0.0, 2.5, -1.0], [-2.0, -0.5, 0.0, 3.0], [0.5, 0.5, 1.5, 2.0]])
+WALKED_VALUE = np.array([1.0, 3.0, -2.0, 4.0])
+
+DRINKS = ["herb tea", "juice", "coffee"]
+DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
+PRICES = np.array([2.0, 4.0, 3.0])
+
+KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
+WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
+
+BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
+PROBES = ("water", "shore", "money")
+
+# Exact, rounded (257 and 259 lie halfway between two numbers of bfloat16), too small, too large.
+BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
+BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
+
+LETTERS = {"Ann to Bo": [[0, 0], [1, -1], [1, 1]], "Bo to Ann": [[0, 0], [1, 1], [1, -1]]}
+HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
+
+LENGTHS = [1000, 2000, 8000]
+SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
+
+BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
+
+
+def rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
+    return {d_k: experiments.scaling_rules(d_k, n_draws=50) for d_k in SIZES}
+
+
+def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Q, K and V of the running example."""
+    example = examples.running()
+    return example.X @ example.W_Q, example.X @ example.W_K, example.X @ example.W_V
+
+
+def formed() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(18).standard_normal
+    return 2 * draw((5, 8)), draw((5, 8))
+
+
+def cosines() -> dict[int, np.ndarray]:
+    q, k = np.random.default_rng(0).standard_normal((2, 400, 64))
+    return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
+
+
+def head_explorer() -> figures.MovingDrawing:
+    weights = [
+        [[[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]], np.eye(3)],
+        [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]],
+    ]
+    return figures.head_explorer(["[CLS]", "a", "because"], weights, start=(2, 0, 0))
+
+
+STILL: dict[str, Callable[[], figures.Drawing]] = {
+    "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
+    "bars": lambda: figures.bars(
+        ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
+    ),
+    "cached_numbers": lambda: figures.cached_numbers(*KEPT),
+    "compared": lambda: figures.compared(
+        [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
+    ),
+    "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
+    "dealt_keys": lambda: figures.dealt_keys(600, 3),
+    "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
+    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
+    "heatmap": lambda: figures.heatmap(
+        [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
+    ),
+    "hull": lambda: figures.hull(
+        [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
+    ),
+    "lines": lambda: figures.lines(
+        [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
+    ),
+    "matrix_equation": lambda: figures.matrix_equation(
+        ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
+    ),
+    "memory_levels": lambda: figures.memory_levels(
+        {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
+    ),
+    "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
+    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
+    "roofline": lambda: figures.roofline(
+        {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
+    ),
+    "rule_curves": lambda: figures.rule_curves(
+        SIZES, rules(), {"largest": "largest weight", "entropy": "entropy"}
+    ),
+    "rule_curves_log": lambda: figures.rule_curves(
+        SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
+    ),
+    "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
+    "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
+    "squares": lambda: figures.squares(
+        [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
+    ),
+}
+
+MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
+    "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
+    "backward_walk": lambda: figures.backward_walk(),
+    "bytes_explorer": lambda: figures.bytes_explorer(
+        LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
+    ),
+    "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
+    "forms_explorer": lambda: figures.forms_explorer(*formed()),
+    "handout_links": lambda: figures.handout_links(examples.published_identity()),
+    "head_explorer": head_explorer,
+    "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
+    "mask_explorer": lambda: figures.mask_explorer(
+        3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
+    ),
+    "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
+    "ring_timetable": lambda: figures.ring_timetable(3),
+    "roofline_explorer": lambda: figures.roofline_explorer(
+        [16, 64, 128],
+        {"slow": [2.0, 2.5, 3.0], "fast": [1.0, 4.0, 100.0]},
+        peak=40e12,
+        bandwidth=4e12,
+        start=64,
+    ),
+    "rotary_offset": lambda: figures.rotary_offset(
+        (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
+    ),
+    "scaling_explorer": lambda: figures.scaling_explorer(SIZES, start=16, n_draws=50),
+    "temperature_explorer": lambda: figures.temperature_explorer(
+        [0.0, 2.0, -1.0], ["p", "q", "r"], powers=(-1, 0, 2)
+    ),
+    "tile_walk": lambda: figures.tile_walk(WALKED, WALKED_VALUE, 2, 3),
+    "turned_pair": lambda: figures.turned_pair(),
+    "turned_query": lambda: figures.turned_query(
+        DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
+    ),
+    "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
+    "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
+}
+
+DRAWINGS = STILL | MOVING
+
+
+@cache
+def drawn(name: str) -> figures.Drawing:
+    """Return a drawing, which is made once for all tests."""
+    return DRAWINGS[name]()
+
+
+def moving(name: str) -> figures.MovingDrawing:
+    """Return a drawing that moves, which is made once for all tests."""
+    drawing = drawn(name)
+    assert isinstance(drawing, figures.MovingDrawing)
+    return drawing
+
+
+def texts(drawing: figures.Drawing) -> list[str]:
+    """Return the words that stand in a drawing."""
+    elements = ET.fromstring(drawing.svg).iter()
+    return ["".join(element.itertext()) for element in elements if element.tag.endswith("text")]
+
+
+Parts = dict[str, dict[str, str]]
+
+
+def frames(drawing: figures.MovingDrawing) -> list[Parts]:
+    """Return the parts of each frame by name, each with its attributes and its text."""
+    named = [e for e in ET.fromstring(drawing.svg).iter() if "data-part" in e.attrib]
+    first = {e.attrib["data-part"]: {**e.attrib, "text": e.text or ""} for e in named}
+    assert len(first) == len(named), "two parts have one name"
+    found = []
+    for frame in range(len(drawing.labels)):
+        changed: Parts = {
+            part: {key: values[frame] for key, values in attributes.items()}
+            for part, attributes in drawing.parts.items()
+        }
+        found.append({part: look | changed.get(part, {}) for part, look in first.items()})
+    return found
+
+
+AS_ASCII = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-") | {ord("∞"): "inf"}
+
+
+def number(shown: str) -> float:
+    """Return the number that a drawing writes as −6.5, −∞, 10⁻⁸ or 2.5·10⁻⁹."""
+    return float(shown.replace("·10⁻", "e⁻").replace("10⁻", "1e⁻").translate(AS_ASCII))
