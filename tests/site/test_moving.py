@@ -1,8 +1,8 @@
 """Figures that move show in each frame what is stored for it: in the book, and outside of it.
 
-That the stored frames are right is held by tests/attnbook/test_figures.py, and by nbval that the
-notebooks store them. Outside of the book, what a notebook stores is put into a bare page; no other
-file is there, and no network.
+That the stored frames are right is held by tests/attnbook/test_moving_figures.py, and by nbval that
+the notebooks store them. Outside of the book, what a notebook stores is put into a bare page; no
+other file is there, and no network.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ def no_install(notebook: Notebook) -> list[str]:
     return faults
 
 
-# In two pieces each: this file names no such host either.
+# A reader may install from another index of packages, or behind a proxy, so no notebook names one.
+# The names stand in two pieces so that a search of the whole repository for such a host finds none.
 REGISTRY_HOSTS = [
     f"{name}.{ending}"
     for name, ending in (
