@@ -380,7 +380,7 @@ def test_each_architecture_has_its_own_choices(arch: int, choice: Blocks, offere
 
 def test_a_group_is_shared_where_programs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part of a group has its own dK and dV, which are added up afterwards."""
-    tensors, options = case("causal", 17, 20, group=6)
+    tensors, options = case("causal", 5, 20, group=6)
     whole = with_gradients(tensors, **options)
     members: list[int] = []
     call = _tuning.Kernel.__call__
