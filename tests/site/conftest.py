@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -92,6 +93,10 @@ def book() -> Path:
 
 class GitHubPages(SimpleHTTPRequestHandler):
     """A project below its name, and its 404.html, as it is, for all that is missing."""
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # the browser has left the page
+            super().handle()
 
     def translate_path(self, path: str) -> str:
         inside = urlsplit(path).path.startswith(PROJECT)
