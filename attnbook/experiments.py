@@ -99,7 +99,10 @@ def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:
 def entropy_share(weights: Array) -> Array:
     """Return the entropy of each row of weights over that of equal weights: 0 one key, 1 all alike.
 
-    −Σ a log a / log n. Shapes: weights (…, n), n at least 2, returns (…).
+    −Σ a log a / log n.
+
+    Shapes:
+        weights (…, n), n at least 2, returns (…).
 
     Raises:
         ValueError: when a row has fewer than two weights.

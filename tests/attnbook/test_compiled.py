@@ -81,6 +81,15 @@ def test_logarithms_are_no_exponentials() -> None:
     ]  # fmt: skip
 
 
+def test_the_gpu_is_there_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+    driver = triton.runtime.driver
+    before = dict(vars(driver))
+    with gpu(80):
+        assert driver.active.get_current_target().arch == 80
+    assert vars(driver) == before
+
+
 def test_the_interpreter_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     with pytest.raises(RuntimeError, match="TRITON_INTERPRET must not be 1"), gpu(80):

@@ -8,23 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 from honesty import RULES
 from honesty.cells import Notebook, code_cells, shown
 from honesty.content import equation_labels
 
-from tools import ROOT
+from tools import ROOT, parts
 from tools.notebooks import is_normalised, read
 
-
-def listed() -> list[str]:
-    """Return the files under chapters/ that the book's table of contents names, in its order."""
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    entries = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
-    return [entry for entry in entries if entry.startswith("chapters/")]
-
-
-CHAPTERS = listed()
+CHAPTERS = [page for _, part in parts() for page in part if page.startswith("chapters/")]
 
 
 def path_of(chapter: str) -> Path:
