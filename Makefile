@@ -6,6 +6,7 @@ PYTEST_ARGS ?=
 COLAB_ARGS ?=
 REPORT_ARGS ?=
 ONLY ?=
+NAME ?=
 RUNS ?= 3
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
@@ -15,8 +16,8 @@ WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print test slow format notebooks images mistakes coverage colab bench peers kernel-report \
-  lighthouse dist clean FORCE
+.PHONY: help book serve print chapter counts test slow format notebooks images mistakes coverage latest colab \
+  bench peers kernel-report lighthouse dist clean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -116,7 +117,7 @@ book: $(BOOK) ## build the website (the first time: environment and packages too
 serve: $(BOOK) ## serve the website on this machine until Ctrl-C (PORT=8000)
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-print: $(BOOK) ## make a PDF of the whole book (needs Chromium)
+print: $(BOOK) # make a PDF of the whole book (needs Chromium)
 	@$(BIN)/python -m tools.print_book
 
 # Lighthouse is large, and the book needs none of it: it is installed by the first run.
@@ -135,11 +136,29 @@ lighthouse: $(BOOK) $(LIGHTHOUSE) # measure every page with Lighthouse, phone an
 
 # -- checks ----------------------------------------------------------------------------------------
 
+NBVAL := --nbval --nbval-current-env -m "not slow"
+
+# The page is built into the book as it stands, which takes only what has changed; `make book`
+# builds all of it anew before it calls itself complete.
+chapter: $(ENVIRONMENT) $(MODEL) ## check one chapter: run it, hold its rules, build its page (NAME=03)
+	@set -- chapters/$(NAME)*.ipynb; \
+	if [ -z "$(NAME)" ] || [ $$# != 1 ] || [ ! -f "$$1" ]; then \
+	  echo "NAME must begin the name of one file in chapters/, such as 03; got '$(NAME)'" >&2; exit 1; fi; \
+	page=$${1%.ipynb}; \
+	$(STEP) --all "building the page" $(BIN)/jupyter-book build . -W -n --keep-going --quiet & built=$$!; \
+	$(BIN)/python -m pytest $(NBVAL) -q -k "$${page#chapters/}" "$$1" tests/chapters/test_chapters.py; tests=$$?; \
+	wait $$built && [ $$tests = 0 ] && echo "The page is $(CURDIR)/_build/html/$$page.html"
+
+counts: $(ENVIRONMENT) ## print words, cells, formulas and minutes of each chapter, and their limits
+	@$(BIN)/python -m tools.counts
+
+# Types are checked beside the tests, which leave a core idle now and then.
 test: $(BOOK) $(MODEL) ## check format, lint, types, tests, every notebook (PYTEST_ARGS=...)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/python -m pytest --nbval --nbval-current-env -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/mypy > _build/types.txt 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest $(NBVAL) $(WORKERS) $(PYTEST_ARGS); tests=$$?; \
+	wait $$types || { cat _build/types.txt; exit 1; }; exit $$tests
 
 # A second command, so that the first one stays short.
 slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mistakes on purpose, other CPUs
@@ -177,6 +196,15 @@ peers: $(ENVIRONMENT) # ask other libraries the cases of attnlib.conformance (ON
 
 kernel-report: $(ENVIRONMENT) # compile triton_fused for three GPUs, without one, and count
 	@env -u TRITON_INTERPRET $(BIN)/python -m benchmarks.kernel_report $(REPORT_ARGS)
+
+# The book's own packages resolve together in their versions alone, and a linter's new rule says nothing
+# about the book: these keep their pins. Of a Matplotlib chart our own words are compared, because a newer
+# version may place ticks elsewhere.
+latest: # make test on the newest versions of what the notebooks run on
+	@mkdir -p _build
+	@sed -E '/^-c /d; /^# (numerics|notebooks and tests)$$/,/^$$/s/==[^ ;]+//' requirements.txt > _build/latest.txt
+	@$(MAKE) test VENV=_build/latest REQUIREMENTS=_build/latest.txt \
+	  PYTEST_ARGS="--nbval-sanitize-with tests/newer_versions.cfg $(PYTEST_ARGS)"
 
 colab: $(PACKAGES) # run each chapter alone, as on Colab, in four environments (COLAB_ARGS=...)
 	@$(BIN)/python -m tools.rehearse $(COLAB_ARGS)
