@@ -18,7 +18,7 @@ from honesty.cells import (
     tags,
 )
 from tools import ROOT
-from tools.notebooks import SETUP_TAG
+from tools.counts import LIMIT, Counts, counts
 
 # -- equations ------------------------------------------------------------------------------------
 
@@ -186,9 +186,6 @@ def claims_are_asserted(notebook: Notebook) -> list[str]:
 
 # -- prose ----------------------------------------------------------------------------------------
 
-WORDS = range(1_000, 2_501)
-CELLS = range(12, 26)
-WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 FILLER = re.compile(r"\b(simply|obviously|magic\w*)\b", re.IGNORECASE)
 LINK = re.compile(r"\]\(<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|<(?P<bare>https?://[^>]+)>")
 FENCE = re.compile(r"(?ms)^(`{3,}|~{3,}).*?^\1[^\n]*$")
@@ -206,28 +203,10 @@ def prose(source: str) -> str:
     return re.sub(r"<!--.*?-->|</?[A-Za-z][^>]*>", " ", LINK.sub("]", text), flags=re.DOTALL)
 
 
-def word_count(notebook: Notebook) -> int:
-    """Count the words of all Markdown cells, headings, tables and exercises too.
-
-    Mathematics, code and the addresses of links are not counted; a number is a word.
-    """
-    return sum(len(WORD.findall(prose(cell["source"]))) for _, cell in markdown_cells(notebook))
-
-
 def chapter_has_its_size(notebook: Notebook) -> list[str]:
-    """1,000 to 2,500 words, and 12 to 25 code cells beside set-up, solutions and checks."""
-    cells = sum(
-        not {SETUP_TAG, "solution", "check"} & set(tags(cell)) for _, cell in code_cells(notebook)
-    )
-    faults = []
-    if (words := word_count(notebook)) not in WORDS:
-        faults.append(f"{words} words, {WORDS[0]} to {WORDS[-1]} expected")
-    if cells not in CELLS:
-        faults.append(
-            f"{cells} code cells beside set-up, solutions and checks, "
-            f"{CELLS[0]} to {CELLS[-1]} expected"
-        )
-    return faults
+    """No count of what a reader meets is above its limit; `make counts` prints all of them."""
+    pairs = zip(Counts._fields, counts(notebook), LIMIT, strict=True)
+    return [f"{n} {name}, and the limit is {limit}" for name, n, limit in pairs if n > limit]
 
 
 def prose_is_plain(notebook: Notebook) -> list[str]:

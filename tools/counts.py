@@ -1,0 +1,78 @@
+"""Count what a reader meets on the way through each chapter: `make counts`.
+
+Counted is what stands on the page unfolded, without the exercises: the words between the displayed
+formulas, the cells, the displayed formulas. The minutes are computed from these: 150 words a
+minute, five seconds for each line of code that is shown, 45 seconds for each displayed formula.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tools import ROOT, parts
+from tools.notebooks import Notebook, read
+
+EXERCISES = re.compile(r"(?m)^## +Exercises\b")
+SECTION = re.compile(r"(?m)^## ")
+FORMULA = re.compile(r"\$\$.+?\$\$(?:[ \t]*\([^()\s]+\))?", re.DOTALL)
+FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)
+# Where a link leads to, and the marks of Markdown, are not read.
+UNREAD = re.compile(r"\]\([^)\s]*\)|<[^>\n]+>|^\s*(?:[#>*-]+|\|[ :|-]+\|)(?=\s)", re.MULTILINE)
+
+
+class Counts(NamedTuple):
+    """What one chapter has."""
+
+    words: int
+    cells: int
+    formulas: int
+    minutes: int
+
+
+# A chapter should be read in one sitting. Until all can, none gets longer than the longest is now.
+AIM = Counts(words=1_500, cells=30, formulas=8, minutes=20)
+LIMIT = Counts(words=2_720, cells=53, formulas=14, minutes=42)
+
+
+def counts(notebook: Notebook) -> Counts:
+    """Return what a reader of this notebook meets."""
+    words = cells = formulas = lines = 0
+    is_exercise = False
+    for cell in notebook["cells"]:
+        source = cell["source"]
+        if cell["cell_type"] == "markdown":
+            before, *after = EXERCISES.split(source)
+            if SECTION.search(source):
+                is_exercise = bool(after)
+            text = FOLDED.sub(" ", before if after else "" if is_exercise else source)
+            formulas += len(FORMULA.findall(text))
+            words += len(UNREAD.sub(" ", FORMULA.sub(" ", text)).split())
+            cells += bool(text.strip())
+        elif not is_exercise and not (tags := _tags(cell)) & {"hide-cell", "remove-cell"}:
+            cells += 1
+            if not tags & {"hide-input", "remove-input"}:
+                lines += sum(bool(line.strip()) for line in source.splitlines())
+    minutes = words / 150 + lines * 5 / 60 + formulas * 0.75
+    return Counts(words, cells, formulas, round(minutes))
+
+
+def _tags(cell: Notebook) -> set[str]:
+    return set(cell["metadata"].get("tags", []))
+
+
+def main() -> None:
+    """Print each chapter's counts, and how far they are above what is aimed at."""
+    chapters = [page for _, part in parts() for page in part if page.startswith("chapters/")]
+    rows = {"aim": AIM, "limit": LIMIT}
+    rows |= {
+        page.removeprefix("chapters/"): counts(read(ROOT / f"{page}.ipynb")) for page in chapters
+    }
+    print(f"{'':24}" + "".join(f"{name:>16}" for name in Counts._fields))
+    for name, row in rows.items():
+        more = [f"({n - aim:+,})" if n > aim else "" for n, aim in zip(row, AIM, strict=True)]
+        print(f"{name:24}" + "".join(f"{n:8,} {m:7}" for n, m in zip(row, more, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
