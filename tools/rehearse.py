@@ -42,7 +42,7 @@ SHOWN = ("numpy", "torch", "triton", "transformers", "matplotlib", "ipykernel", 
 NBVAL = ["--nbval", "--nbval-kernel-name=rehearsal", "-q", "--no-header", "--color=no"]
 NBVAL += [
     "--tb=short",
-    f"--nbval-sanitize-with={ROOT / 'tests' / 'attnbook' / 'newer_matplotlib.cfg'}",
+    f"--nbval-sanitize-with={ROOT / 'tests' / 'newer_versions.cfg'}",
 ]
 TORCH = re.compile(
     r"^\s*(?:import|from)\s+(?:torch|triton|transformers)\b|attnlib\.(?:torch|triton)_|\btorch_",
