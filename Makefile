@@ -138,16 +138,17 @@ lighthouse: $(BOOK) $(LIGHTHOUSE) # measure every page with Lighthouse, phone an
 
 NBVAL := --nbval --nbval-current-env -m "not slow"
 
-# The page is built into the book as it stands, which takes only what has changed; `make book`
-# builds all of it anew before it calls itself complete.
+# In a book of its own, which builds only what has changed since the last time: of the pages that have
+# not, such a book loses the entries of the search.
 chapter: $(ENVIRONMENT) $(MODEL) ## check one chapter: run it, hold its rules, build its page (NAME=03)
 	@set -- chapters/$(NAME)*.ipynb; \
 	if [ -z "$(NAME)" ] || [ $$# != 1 ] || [ ! -f "$$1" ]; then \
 	  echo "NAME must begin the name of one file in chapters/, such as 03; got '$(NAME)'" >&2; exit 1; fi; \
 	page=$${1%.ipynb}; \
-	$(STEP) --all "building the page" $(BIN)/jupyter-book build . -W -n --keep-going --quiet & built=$$!; \
+	$(STEP) --all "building the page" $(BIN)/jupyter-book build . -W -n --keep-going --quiet \
+	  --path-output _build/chapter & built=$$!; \
 	$(BIN)/python -m pytest $(NBVAL) -q -k "$${page#chapters/}" "$$1" tests/chapters/test_chapters.py; tests=$$?; \
-	wait $$built && [ $$tests = 0 ] && echo "The page is $(CURDIR)/_build/html/$$page.html"
+	wait $$built && [ $$tests = 0 ] && echo "The page is $(CURDIR)/_build/chapter/_build/html/$$page.html"
 
 counts: $(ENVIRONMENT) ## print words, cells, formulas and minutes of each chapter, and their limits
 	@$(BIN)/python -m tools.counts

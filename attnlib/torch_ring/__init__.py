@@ -223,7 +223,7 @@ def ring_attention(
     shapes = [f"{name} {_without_length(x)}" for name, x in tensors.items()]
     link.agree(f"{', '.join(shapes)} {asked} gradients={learns}", query.device)
     plan = Plan(spans, spans, call.band, call.scale_asked_for, call.group)
-    output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call]
+    output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call, unused-ignore]
         call.query, call.key, call.value, link, plan
     )
     return (output, lse.to(computing_dtype(query.dtype))) if with_lse else output
