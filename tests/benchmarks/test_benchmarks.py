@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
+from html import escape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,7 @@ def test_pairs_take_turns_and_the_warm_up_does_not_count() -> None:
 
 def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
     clock = Clock()
-    ours = [3.0 * 2**place for place in range(8)]
-    theirs = [2.0 * 2**place for place in range(8)]
+    ours, theirs = ([seconds * 2**place for place in range(8)] for seconds in (3.0, 2.0))
     found = timing.compare(
         lambda: clock.run("A", *ours), lambda: clock.run("B", *theirs), 8, 0, clock
     )
@@ -60,37 +60,13 @@ def read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def complete(result: dict[str, Any]) -> None:
-    assert set(result) == {"what", "shape", "machine", "rows"}
-    assert {"cpu", "cores", "threads", "python", "torch", "numpy", "date"} <= set(result["machine"])
-    names = {"n_tokens", "is_causal", "backward", *vars(timing.Comparison(1, 1, 1, 1, 1, 1))}
-    assert all(set(row) == names and row["ratio"] > 0 for row in result["rows"])
-
-
 def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "new" / "result.json"
     ratios.main(["--lengths", "3", "5", "--repeats", "2", "--output", str(file)])
-    complete(read(file))
-    assert len(read(file)["rows"]) == 8
+    rows = read(file)["rows"]
+    kinds = [(row["n_tokens"], row["is_causal"], row["backward"]) for row in rows]
+    assert kinds == list(product((3, 5), (False, True), (False, True)))
     assert capsys.readouterr().out.count("ratio") == 8
-
-
-def test_the_stored_run_is_complete() -> None:
-    complete(read(timing.RESULTS / "torch_dense.json"))
-
-
-CASE = ("form", "dtype", "n_tokens", "n_features", "heads", "is_causal", "backward")
-
-
-def complete_table(result: dict[str, Any]) -> None:
-    assert set(result) == {"what", "machine", "rows", "means", "memory"}
-    assert {"cpu", "bfloat16", "cores", "threads", "torch", "date"} <= set(result["machine"])
-    for row in result["rows"]:
-        assert {*CASE} <= set(row) and row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
-        wants = (row["form"], row["dtype"]) == ("torch_blockwise", "float32")
-        assert (row["to_products"] is not None) == wants
-    assert all(mean > 0 for mean in result["means"].values())
-    assert all(row["extra_bytes"] > 0 for row in result["memory"])
 
 
 STORED = sorted((timing.RESULTS / "blockwise").glob("*.json"))
@@ -99,41 +75,30 @@ STORED = sorted((timing.RESULTS / "blockwise").glob("*.json"))
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
 def test_a_stored_table_has_every_case(file: Path) -> None:
     result = read(file)
-    complete_table(result)
     assert file.stem == blockwise.name_of(result["machine"])
-    stored = [tuple(row[name] for name in CASE) for row in result["rows"]]
-    assert stored == [tuple(vars(case).values()) for case in blockwise.cases(quick=False)]
+    for row, case in zip(result["rows"], blockwise.cases(quick=False), strict=True):
+        assert vars(case).items() <= row.items()
 
 
 def test_one_row_of_the_table() -> None:
     case = blockwise.Case("torch_blockwise", "float32", 7, 3, 2, True, True)
     row = blockwise.measured(case, repeats=2)
-    complete_table({"what": "", "machine": timing.machine(), "rows": [row],
-                    "means": blockwise.geometric_means([row]), "memory": []})  # fmt: skip
+    assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"] and row["to_products"] > 0
     assert blockwise.geometric_means([row]) == {
         "float32, forward + backward": pytest.approx(row["ratio"])
     }
     assert "causal forward + backward" in blockwise.as_line(row)
 
 
-def complete_decoding(result: dict[str, Any], lengths: list[int]) -> None:
-    assert set(result) == {"what", "machine", "steps", "means", "layers", "splits"}
-    cases = [(row["n_kv_heads"], row["batch"], row["n_keys"]) for row in result["steps"]]
-    assert cases == [(h, b, n) for h, b in ((8, 1), (2, 1), (2, 4)) for n in lengths]
-    assert [row["n_tokens"] for row in result["layers"]] == lengths
-    assert {row["n_heads"] for row in result["splits"]} == {1, 2}
-    for row in [*result["steps"], *result["layers"], *result["splits"]]:
-        assert 0 < row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
-    assert result["means"] == pytest.approx(decoding.geometric_means(result["steps"]))
-
-
 def test_a_small_run_of_decoding(tmp_path: Path) -> None:
     decoding.main(["--quick", "--output", str(tmp_path / "decoding.json")])
-    complete_decoding(read(tmp_path / "decoding.json"), [16, 32])
-
-
-def test_the_stored_run_of_decoding_is_complete() -> None:
-    complete_decoding(read(timing.RESULTS / "decoding.json"), [256, 512, 1024, 2048])
+    result = read(tmp_path / "decoding.json")
+    cases = [(row["n_kv_heads"], row["batch"], row["n_keys"]) for row in result["steps"]]
+    assert cases == [(h, b, n) for h, b in ((8, 1), (2, 1), (2, 4)) for n in (16, 32)]
+    assert [row["n_tokens"] for row in result["layers"]] == [16, 32]
+    assert {row["n_heads"] for row in result["splits"]} == {1, 2}
+    grouped = [row["ratio"] for row in result["steps"] if row["n_kv_heads"] == 2]
+    assert result["means"]["grouped heads"] == pytest.approx(blockwise.geometric_mean(grouped))
 
 
 def test_memory_over_inputs_is_seen_in_a_fresh_process() -> None:
@@ -170,11 +135,10 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
     }
     case = gpu.Case(1024, 64, True, backward)
     rows = gpu.measured(case, candidates, "cpu", rounds=2, shape=(2, 2, 32, 16))
-    found = {row["form"]: row for row in rows}
     assert [row.get("why_not") for row in rows] == [
         None, None, "its result is wrong", "its result is wrong", "No kernel for this.",
     ]  # fmt: skip
-    ours = found["triton_fused"]
+    ours = rows[0]
     assert ours["tflops_done"] == pytest.approx(ours["tflops"] * (7 / 5 if backward else 1))
     assert ours["tflops"] == pytest.approx(case.operations / ours["milliseconds"] / 1e9)
     assert list(ours["ratios"]) == ["FLASH_ATTENTION"] and ours["error"] <= ours["allowed"]
@@ -193,7 +157,7 @@ def test_operations_are_those_of_the_products() -> None:
 class Device:
     """Stands for a GPU that works through its queue while the host goes on, in milliseconds."""
 
-    def __init__(self, call: float, host: float, waits: bool = False) -> None:
+    def __init__(self, call: float, host: float, waits: bool) -> None:
         self.call, self.host, self.waits = call, host, waits
         self.now = self.free = 0.0  # the host's time, and when the queue will be empty
         self.sleeps: list[int] = []
@@ -226,30 +190,22 @@ class Device:
         return Event()
 
 
-def on_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+@pytest.mark.parametrize(
+    ("host", "waits", "sleeps"),
+    [(0.5, False, 1), (10.0, False, 2), (60.0, False, 3), (0.5, True, None)],
+)
+def test_the_clock_of_a_gpu_does_not_count_the_host(
+    monkeypatch: pytest.MonkeyPatch, host: float, waits: bool, sleeps: int | None
+) -> None:
+    device, cache = Device(2.0, host, waits), torch.zeros(1)
     monkeypatch.setattr(torch.cuda, "_sleep", device.sleep, raising=False)
     monkeypatch.setattr(torch.cuda, "Event", device.event)
-    cache = torch.zeros(1)
     monkeypatch.setattr(torch, "empty", lambda *shape, **options: cache)
-
-
-@pytest.mark.parametrize(("host", "sleeps"), [(0.5, 1), (10.0, 2), (60.0, 3)])
-def test_the_clock_of_a_gpu_does_not_count_the_host(
-    monkeypatch: pytest.MonkeyPatch, host: float, sleeps: int
-) -> None:
-    device = Device(call=2.0, host=host)
-    on_device(monkeypatch, device)
     assert gpu.event_clock(device.work) == pytest.approx(2.0)
-    assert len(device.sleeps) == sleeps
-
-
-def test_a_call_that_waits_for_the_gpu_is_timed_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    device = Device(call=2.0, host=0.5, waits=True)
-    on_device(monkeypatch, device)
-    assert gpu.event_clock(device.work) == pytest.approx(2.0)
-    assert device.sleeps[-1] == gpu.LONGEST_SLEEP
+    if sleeps is None:  # for a call that itself waits, no sleep is long enough
+        assert device.sleeps[-1] == gpu.LONGEST_SLEEP
+    else:
+        assert len(device.sleeps) == sleeps
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -265,34 +221,22 @@ def test_the_page_has_the_stored_numbers() -> None:
 
 
 def test_the_stored_drawings_have_the_stored_numbers() -> None:
-    """That of the ratios has a line for each kind of call in each run, and torch at 1."""
     found = tables.runs()
     drawn = {"ratios": tables.ratios(found), "memory": tables.bytes_(found[0])}
     for name, drawing in drawn.items():
         stored = (timing.RESULTS / f"{name}.html").read_text(encoding="utf-8")
-        labels = [re.findall(r'aria-label="([^"]*)"', text) for text in (stored, drawing.svg)]
-        assert labels[0] == labels[1] and "logarithmic" in labels[0][0], name
-    alt = drawn["ratios"].alt
-    assert "torch is the line at 1" in alt
-    for run, result in zip(tables.labels(found), found, strict=True):
-        for kind, (is_causal, backward) in tables.KINDS.items():
-            ratios = (
-                f"{row['ratio']:.2f} at {row['n_tokens']}"
-                for row in result["rows"]
-                if row["form"] == "torch_blockwise" and row["dtype"] == "float32"
-                if row["n_features"] == 64
-                if (row["is_causal"], row["backward"]) == (is_causal, backward)
-            )
-            assert f"{run}, {kind}: {', '.join(ratios)}" in alt
+        assert f'aria-label="{escape(drawing.alt)}"' in stored, name
+    row, *_ = (row for row in found[0]["rows"] if row["form"] == "torch_blockwise")
+    assert f"run A, forward: {row['ratio']:.2f} at {row['n_tokens']}," in drawn["ratios"].alt
 
 
 def test_machines_stand_side_by_side_and_the_newest_comes_first() -> None:
-    found = tables.runs()
-    dates = [run["machine"]["date"] for run in found]
-    assert len(found) == len(STORED) and dates == sorted(dates, reverse=True)
-    head, _, cpu, *_ = tables.machines([*found, found[0]]).splitlines()
-    assert head == "| what | run A | run B | run C |"
-    assert cpu.count(f"| {found[0]['machine']['cpu']} ") >= 2
+    dates = [run["machine"]["date"] for run in tables.runs()]
+    assert len(dates) == len(STORED) and dates == sorted(dates, reverse=True)
+    runs = [{"machine": {"cpu": "one", "cores": 2}}, {"machine": {"cpu": "two"}}]
+    head, _, cpu, cores = tables.machines(runs).splitlines()
+    assert head == "| what | run A | run B |" and cores == "| cores | 2 |  |"
+    assert cpu == "| cpu | one | two |"
 
 
 def test_half_precision_is_compared_with_each_side_s_own_float32() -> None:

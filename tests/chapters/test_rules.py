@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from honesty import RULES
-from honesty.content import links_lead_somewhere
 
 from tools.counts import counts
 from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
@@ -212,10 +211,6 @@ BAD: dict[str, list[Change]] = {
         add(text("Obviously so.")),
         add(text("There is no magic.")),
     ],
-    "links_lead_somewhere": [
-        add(text("[gone](00_gone.ipynb)")),
-        add(text("[gone](../reference/gone.md#part)")),
-    ],
     "papers_are_in_the_bibliography": [
         add(text("[a paper](https://arxiv.org/abs/0000.00000)")),
         add(text("[a paper](https://arxiv.org/pdf/0000.00000v2)")),
@@ -286,10 +281,3 @@ def test_counts_are_of_what_a_reader_meets() -> None:
 def test_rule_accepts_what_only_looks_like_a_fault(rule: str, sources: list[str]) -> None:
     for source in sources:
         assert RULES[rule]({"cells": [text(source)]}) == [], source
-
-
-def test_link_is_taken_from_the_folder_of_chapters(tmp_path: Any) -> None:
-    notebook = {"cells": [text("[here](a.md) [top](#top) [far](https://example.org)")]}
-    assert links_lead_somewhere(notebook, tmp_path) == ["cell 1: a.md is not there"]
-    (tmp_path / "a.md").touch()
-    assert links_lead_somewhere(notebook, tmp_path) == []

@@ -19,14 +19,6 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 PHONE, DESKTOP = 360, 1280
 
-# Of a page the theme on a phone and the theme on a desktop: every page in two of the four views, a
-# few pages in the other two as well.
-VIEWS = [(name, "light", "dark") for name in [*all_pages(), "404"]]
-EXCHANGED = [
-    pytest.param(name, "dark", "light", marks=pytest.mark.slow)
-    for name in ("index", "reference/notation")
-]
-
 PRUNE = """() => {
   for (const part of document.querySelectorAll("details")) part.open = true;
   for (const part of document.querySelectorAll(".katex-html, figure svg > *")) part.remove();
@@ -102,12 +94,10 @@ def in_both_widths(page: Any, *themes: str) -> list[str]:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("name", "on_phone", "on_desktop"), [*VIEWS, *EXCHANGED])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe: str, name: str, on_phone: str, on_desktop: str
-) -> None:
-    page = prepared(open_page(name, on_phone, PHONE, motion="reduce"), axe)
-    found = in_both_widths(page, on_phone, on_desktop)
+@pytest.mark.parametrize("name", [*all_pages(), "404"])
+def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
+    page = prepared(open_page(name, width=PHONE, motion="reduce"), axe)
+    found = in_both_widths(page, "light", "dark")
     assert not found, "\n".join(found)
 
 
@@ -132,12 +122,10 @@ def test_axe_finds_nothing_in_what_opens(open_page: OpenPage, axe: str) -> None:
         page.keyboard.press("Space")
 
 
+# What axe must find in a page that is thinned out: in the text, in a picture, in a control.
 FAULTS = {
     "color-contrast": "<p style='color: #999; background: #fff'>Hardly to be read.</p>",
-    "image-alt": "<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>",
     "svg-img-alt": "<svg role='img' width='9' height='9'></svg>",
-    "button-name": "<button></button>",
-    "heading-order": "<h5>Three levels down</h5>",
     "label": "<input type='range'>",
     "target-size": "<p><button style='all: unset; font-size: 8px'>a</button>"
     "<button style='all: unset; font-size: 8px'>b</button></p>",
@@ -191,35 +179,11 @@ def test_who_uses_the_tab_key_sees_where_they_are(
         page.keyboard.press("Tab")
         stops.append(page.evaluate(STOP))
     stops = [stop for stop in stops if stop]
-    assert len(stops) > 40
+    assert len(stops) > 40 and "Skip to content" in stops[0]["name"]
     for stop in stops:
         assert stop["seen"] and min(stop["width"], stop["height"]) > 0, stop
         assert stop["ring"] and float(stop["ring"].removesuffix("px")) >= 2, stop
         assert contrast(as_hex(stop["colour"]), as_hex(stop["paper"])) >= 3, stop
-
-
-def test_the_first_stop_skips_to_the_text(open_page: OpenPage) -> None:
-    page = open_page("chapters/05_output", motion="reduce").page
-    page.keyboard.press("Tab")
-    skip = page.locator(":focus")
-    assert "Skip to" in skip.inner_text()
-    box = skip.bounding_box()
-    assert box is not None and box["y"] >= 0 and box["height"] > 0
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.closest('article') !== null")
-
-
-def test_landmarks_name_the_parts_of_a_page(open_page: OpenPage) -> None:
-    page = open_page("chapters/05_output", width=1440).page
-    for role, name in (
-        ("main", None),
-        ("search", None),
-        ("complementary", "All chapters"),
-        ("complementary", "On this page"),
-    ):
-        found = page.get_by_role(role, name=name) if name else page.get_by_role(role)
-        assert found.count() == 1, (role, name)
 
 
 HIDDEN = """() => {

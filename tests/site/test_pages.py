@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.site.conftest import OpenPage, all_pages, chapters, pages
+from tests.site.conftest import OpenPage, all_pages, pages
 
 FACTS = (Path(__file__).parent / "facts.js").read_text(encoding="utf-8")
 DRAWN_TEXT = (Path(__file__).parent / "drawn_text.js").read_text(encoding="utf-8")
@@ -61,9 +60,8 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_contrast_of_known_colours() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
-    assert contrast("#777", "#fff") == contrast("#777777", "#ffffff")
+    assert contrast("#000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#fff") == pytest.approx(4.48, abs=0.005)
 
 
 @pytest.mark.quick
@@ -86,25 +84,17 @@ def test_every_formula_is_visible(look: Any, name: str, view: tuple[str, int]) -
         assert min(formula["size"]) > 0, formula
         assert "$" not in formula["text"] and "\\" not in formula["text"], formula
     if name.startswith("chapters/"):
+        assert facts["formulas"] and facts["drawings"]
         assert any("KaTeX_Main" in font for font in facts["fonts"])
     assert facts["broken"] == []
 
 
-@pytest.mark.parametrize("name", chapters())
-def test_a_chapter_has_formulas_and_drawings(look: Any, name: str) -> None:
-    facts = look(name, "light", PHONE)
-    assert facts["formulas"]
-    assert facts["drawings"]
-
-
 @pytest.mark.parametrize("name", all_pages())
-def test_pictures_are_there_and_have_words(look: Any, name: str, view: tuple[str, int]) -> None:
+def test_pictures_are_there(look: Any, name: str, view: tuple[str, int]) -> None:
+    """That they have words is asked by axe, and of the chapters by their rules."""
     facts = look(name, *view)
-    for image in facts["images"]:
-        assert image["width"] > 0 and image["alt"].strip(), image
-    for drawing in facts["drawings"]:
-        assert min(drawing["size"]) > 0 and drawing["parts"] > 0, drawing
-        assert drawing["role"] == "img" and len(drawing["name"].split()) >= 5, drawing
+    assert all(image["width"] > 0 for image in facts["images"])
+    assert all(min(one["size"]) > 0 and one["parts"] > 0 for one in facts["drawings"])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -151,10 +141,3 @@ def test_tables_have_headers_and_a_name(look: Any, name: str) -> None:
     for table in look(name, "light", PHONE)["tables"]:
         assert table["headers"] == table["columns"] > 1, table
         assert len(table["name"].split()) >= 2, table
-
-
-@pytest.mark.parametrize("name", pages())
-def test_headings_are_in_order(look: Any, name: str) -> None:
-    levels = look(name, "light", PHONE)["headings"]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))

@@ -45,15 +45,6 @@ def test_the_pdf_has_pages_bookmarks_and_links_within(browser: Any, tmp_path: Pa
     assert reader.pages[linked].get_object() in goals
 
 
-def test_no_chromium_is_said_and_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert print_book.main() == 0
-    said = capsys.readouterr().out
-    assert "No PDF: none of the commands chromium or google-chrome is there" in said
-
-
 def test_a_page_is_printed_in_ink_on_white_with_its_solutions(open_page: OpenPage) -> None:
     page = open_page("chapters/03_scaling", theme="dark").page
     solution = page.locator("details.hide", has_text="Solution").first

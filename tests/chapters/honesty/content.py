@@ -1,11 +1,13 @@
-"""Rules on what a chapter's reader meets: equations, figures, exercises, prose, links."""
+"""Rules on what a chapter's reader meets: equations, figures, exercises, prose, papers.
+
+Links are followed by the tests of the website.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 
 from honesty.cells import (
     Cell,
@@ -187,7 +189,7 @@ def claims_are_asserted(notebook: Notebook) -> list[str]:
 # -- prose ----------------------------------------------------------------------------------------
 
 FILLER = re.compile(r"\b(simply|obviously|magic\w*)\b", re.IGNORECASE)
-LINK = re.compile(r"\]\(<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|<(?P<bare>https?://[^>]+)>")
+LINK = re.compile(r"\]\(<?[^)\s>]+>?(?:\s+\"[^\"]*\")?\)|<https?://[^>]+>")
 FENCE = re.compile(r"(?ms)^(`{3,}|~{3,}).*?^\1[^\n]*$")
 
 
@@ -220,26 +222,10 @@ def prose_is_plain(notebook: Notebook) -> list[str]:
     return faults
 
 
-# -- links ----------------------------------------------------------------------------------------
+# -- papers ---------------------------------------------------------------------------------------
 
 ARXIV = re.compile(r"arxiv\.org/(?:abs|pdf|html)/([a-z-]+/\d{7}|\d{4}\.\d{4,5})")
 EPRINT = re.compile(r"(?im)^\s*eprint\s*=\s*[{\"]([^}\"]+)[}\"]")
-
-
-def links(notebook: Notebook) -> Iterator[tuple[str, str]]:
-    """Return each link's target with the name of its cell."""
-    for name, cell in markdown_cells(notebook):
-        for found in LINK.finditer(without_code(cell["source"])):
-            yield name, found["target"] or found["bare"]
-
-
-def links_lead_somewhere(notebook: Notebook, folder: Path = ROOT / "chapters") -> list[str]:
-    """A link to another page names a file that is there."""
-    return [
-        f"{name}: {target} is not there"
-        for name, target in links(notebook)
-        if not re.match(r"[a-z]+:|#", target) and not (folder / target.split("#")[0]).is_file()
-    ]
 
 
 def papers_are_in_the_bibliography(notebook: Notebook) -> list[str]:
@@ -263,6 +249,5 @@ RULES: tuple[Rule, ...] = (
     claims_are_asserted,
     chapter_has_its_size,
     prose_is_plain,
-    links_lead_somewhere,
     papers_are_in_the_bibliography,
 )
