@@ -12,7 +12,7 @@ NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
 # Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
 # A test that hangs for 600 seconds fails, and pytest says where it stood.
-WORKERS := --numprocesses auto --maxprocesses 4 --timeout 600
+WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout 600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -1,37 +1,33 @@
 """What every form of `attnlib.implementations()` promises beyond the cases of `test_cases`.
 
 There the truth is the token-by-token form in float64. That form itself is held by hand-made
-numbers in test_numpy_tokenwise, by sums in longdouble in test_fuzz, and by torch here.
+numbers in test_numpy_tokenwise, by sums in longdouble in test_fuzz, and by plain torch here.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import numpy as np
 import plain_torch
 import pytest
-from inputs import (
-    E_V,
-    B,
-    E,
-    H,
-    L,
-    S,
-    drawn,
-    some,
-)
-from numpy.typing import NDArray
-from rungs import DTYPES, RUNGS, Rung, every_rung, on
-from tolerance import HALF, assert_close, forward_size, lse_size
+import torch
+from inputs import E_V, B, E, H, L, S, drawn, some
+from rungs import RUNGS, Rung, every_rung, on
+from tolerance import assert_close, forward_size
+from torch import Tensor
 
 from attnlib import numpy_tokenwise
 
-Array = NDArray[Any]
+WHOLE = [rung for rung in RUNGS if not rung.blocks]
+ON_ARRAYS = on(rung for rung in RUNGS if not rung.on_tensors)
+# The kernel and the ring run on a GPU and on several devices: their own tests ask these.
+ON_CPU = on(rung for rung in WHOLE if rung.on_tensors and not rung.takes_long)
 
 
-@every_rung
+@pytest.mark.parametrize("rung", WHOLE, ids=str)
 def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
     for suffix in ("", "_with_lse"):
         function = rung.function(f"scaled_dot_product_attention{suffix}")
@@ -46,7 +42,16 @@ def test_the_signature_is_the_one_of_torch(rung: Rung) -> None:
             assert known or name.startswith("block_size") or name in ("n_devices", "balance")
 
 
-@every_rung
+@pytest.mark.parametrize("rung", WHOLE, ids=str)
+def test_arguments_are_described_once_in_each_docstring(rung: Rung) -> None:
+    said = inspect.getdoc(rung.function()) or ""
+    assert said.startswith("Return ")
+    for section in ("Args:", "Shapes:", "Raises:", "Source:", "Example:"):
+        assert said.count(f"\n{section}\n") == 1
+    assert said.index("Example:") > said.index("Raises:")
+
+
+@pytest.mark.parametrize("rung", WHOLE, ids=str)
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": some((L, S))}])
 def test_both_functions_give_one_output(rung: Rung, options: dict[str, Any]) -> None:
     arrays = drawn((H, L, E), (H, S, E), (H, S, E_V))
@@ -55,8 +60,11 @@ def test_both_functions_give_one_output(rung: Rung, options: dict[str, Any]) -> 
     assert lse.shape == output.shape[:-1]
 
 
+# -- numbers ---------------------------------------------------------------------------------------
+
+
 @on(RUNGS, dtypes=["float16", "float32"])
-@pytest.mark.parametrize("scale", [1e39, -1e39, 1e300])
+@pytest.mark.parametrize("scale", [1e39, -1e300])
 def test_a_scale_beyond_the_dtype_is_no_nan(rung: Rung, dtype: str, scale: float) -> None:
     query = np.array([[0.0], [1.0]], dtype)
     key, value = np.array([[1.0], [2.0], [2.0]], dtype), np.array([[0.0], [3.0], [5.0]], dtype)
@@ -92,17 +100,6 @@ def test_the_lse_keeps_its_dtype_at_any_scale(rung: Rung) -> None:
         assert lse.dtype == ("float64" if rung.name == "numpy_tokenwise" else "float32")
 
 
-@on(RUNGS, dtypes=HALF)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_half_precision_is_float32_rounded(rung: Rung, is_causal: bool, dtype: str) -> None:
-    arrays = drawn((B, H, L, E), (B, H, S, E), (B, H, S, E_V), dtype=dtype)
-    output, lse = rung.with_lse(*arrays, is_causal=is_causal)
-    wide, wide_lse = rung.with_lse(*(a.astype(np.float32) for a in arrays), is_causal=is_causal)
-    assert_close(lse, wide_lse, dtype="float32", size=2 * lse_size(*arrays[:2]))
-    if rung.rounds_once:
-        np.testing.assert_array_equal(output, wide.astype(DTYPES[dtype]))
-
-
 @on(RUNGS, dtypes=["float32", "float64"])
 def test_the_mean_of_one_low_number_is_itself(rung: Rung, dtype: str) -> None:
     """It may lie within a thousandth of the lowest number; with NumPy it may be that number."""
@@ -131,17 +128,17 @@ def test_only_scores_of_minus_infinity_give_zeros(rung: Rung) -> None:
         {"enable_gqa": True},
     ],
 )
-def test_torch_agrees_with_the_definition(options: dict[str, Any]) -> None:
+def test_plain_torch_agrees_with_the_definition(options: dict[str, Any]) -> None:
     n_heads = 2 * H if "enable_gqa" in options else H
     query, key, value = drawn((B, n_heads, L, E), (B, H, S, E), (B, H, S, E_V))
     output = numpy_tokenwise.scaled_dot_product_attention(query, key, value, **options)
     size = forward_size(query, key, value, options.get("attn_mask"), options.get("scale"))
     assert_close(
-        output, plain_torch.fused(query, key, value, **options), dtype="float64", size=size
+        output, plain_torch.plain(query, key, value, **options), dtype="float64", size=size
     )
 
 
-@on(rung for rung in RUNGS if not rung.on_tensors)
+@ON_ARRAYS
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_signalling_nan_comes_out_and_warns_nobody(rung: Rung, place: int) -> None:
     arrays = drawn((2, 3), (2, 3), (2, 3), dtype="float32")
@@ -149,13 +146,90 @@ def test_a_signalling_nan_comes_out_and_warns_nobody(rung: Rung, place: int) -> 
     assert np.isnan(rung(*arrays)).all()
 
 
-@on(rung for rung in RUNGS if not rung.on_tensors)
-def test_arguments_are_described_once_in_each_docstring(rung: Rung) -> None:
-    function = rung.function() if not rung.blocks else rung.function().func  # type: ignore[attr-defined]
-    said = inspect.getdoc(function) or ""
-    assert said.startswith("Return ")
-    for section in ("Args:", "Shapes:", "Raises:", "Source:", "Example:"):
-        assert said.count(f"\n{section}\n") == 1
-    for name in ("query", "attn_mask", "scale", "causal_align", "window"):
-        assert f"\n    {name}" in said
-    assert said.index("Example:") > said.index("Raises:")
+@ON_ARRAYS
+def test_half_a_smallest_number_warns_nobody(rung: Rung) -> None:
+    value = np.array([[6e-8], [0.0]], np.float16)  # 6e-8 / 2 is below every float16
+    zeros = np.zeros((2, 1), np.float16)
+    assert rung(zeros, zeros, value).max() <= 6e-8
+
+
+@ON_ARRAYS
+def test_a_matrix_is_taken_for_an_array(rung: Rung) -> None:
+    arrays = drawn((2, 3), (4, 3), (4, 5))
+    output = rung(*(x.view(np.matrix) for x in arrays))
+    assert type(output) is np.ndarray
+    np.testing.assert_array_equal(output, rung(*arrays))
+
+
+# -- citizens of torch -----------------------------------------------------------------------------
+
+
+def case(name: str) -> tuple[list[Tensor], dict[str, Any]]:
+    """Return inputs and options; the masks have an empty row, and a key that no row sees."""
+    heads = 1 if name == "grouped" else H
+    query, key, value, added = drawn((B, H, L, E), (B, heads, S, E), (B, heads, S, E_V), (L, S))
+    kept = some((L, S))
+    kept[2] = kept[:, 3] = False
+    options: dict[str, Any] = {
+        "causal": {"is_causal": True},
+        "floating": {"attn_mask": torch.tensor(np.where(kept, added, -np.inf))},
+        "grouped": {"attn_mask": torch.tensor(kept), "enable_gqa": True},
+    }[name]
+    return [torch.tensor(x) for x in (query, key, value)], options
+
+
+@ON_CPU
+def test_compiled_whole(rung: Rung) -> None:
+    asked = [case(name) for name in ("causal", "floating", "grouped")]
+    leaves = [x.requires_grad_() for tensors, _ in asked for x in tensors]
+    leaves.append(asked[1][1]["attn_mask"].requires_grad_())
+    function = rung.function("scaled_dot_product_attention_with_lse")
+
+    def total() -> Tensor:
+        results = [x for tensors, options in asked for x in function(*tensors, **options)]
+        return torch.stack([x.masked_fill(x == -math.inf, 0).sin().sum() for x in results])
+
+    torch.compiler.reset()
+    compiled: Any = torch.compile(total, fullgraph=True, backend="aot_eager")
+    found = [f() for f in (compiled, total)]
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*(torch.autograd.grad(x.sum(), leaves) for x in found))
+
+
+@ON_CPU
+@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
+def test_shapes_can_be_had_without_numbers(rung: Rung, name: str) -> None:
+    tensors, options = case(name)
+    dtype = torch.bfloat16
+    options = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in options.items()}
+    if name == "floating":
+        options["attn_mask"] = options["attn_mask"].to(dtype)
+    leaves = [x.to("meta", dtype).requires_grad_() for x in tensors]
+    output, lse = rung.function("scaled_dot_product_attention_with_lse")(*leaves, **options)
+    assert (output.shape, lse.shape) == ((B, H, L, E_V), (B, H, L))
+    assert (output.dtype, lse.dtype) == (dtype, torch.float32)
+    assert output.device.type == "meta"
+    found = torch.autograd.grad(output.sum(), leaves)
+    assert [x.shape for x in found] == [x.shape for x in leaves]
+
+
+@ON_CPU
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_is_that_of_torch(rung: Rung, dtype: torch.dtype) -> None:
+    """What is narrower than float64 is cast, the mask too, wherever it stands.
+
+    A backward under autocast is autograd's own, where there is no other.
+    """
+    query, key, value = (x.float().requires_grad_() for x in case("causal")[0])
+    mask, wide = torch.tensor(drawn((L, S))[0]).float(), case("causal")[0]
+    attend = rung.function()
+    with torch.autocast("cpu", dtype):
+        output = attend(query, key.bfloat16(), value=value, attn_mask=mask)
+        found = torch.autograd.grad(output.sum(), (query, value))
+        assert attend(*wide).dtype == torch.float64
+    rounded = [x.detach().to(dtype).requires_grad_() for x in (query, key.bfloat16(), value)]
+    truth = attend(*rounded, mask.to(dtype))
+    assert output.dtype == dtype and torch.equal(output, truth)
+    if not rung.is_differentiated_by_autograd:
+        expected = torch.autograd.grad(truth.sum(), (rounded[0], rounded[2]))
+        assert all(torch.equal(a, b.float()) for a, b in zip(found, expected, strict=True))

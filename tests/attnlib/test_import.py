@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,8 +35,6 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
 @pytest.mark.parametrize(
     "statement",
     [
-        "import attnlib",
-        "from attnlib.numpy_dense import scaled_dot_product_attention",
         "import attnlib.masks, attnlib.numpy_dense, attnlib.numpy_tokenwise",
         "import attnlib, attnbook.examples, attnbook.experiments",
     ],
@@ -157,16 +154,6 @@ def test_the_extras_are_those_of_the_project() -> None:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     for package, extra in attnlib._EXTRAS.items():
         assert any(requirement.startswith(package) for requirement in extras[extra])
-
-
-def test_the_ladder_cannot_be_changed_from_outside() -> None:
-    forms: dict[str, Any] = attnlib.implementations()
-    forms.clear()
-    assert list(attnlib.implementations())[:3] == LADDER
-
-
-def test_the_version() -> None:
-    assert attnlib.__version__ == "0.1.0"
 
 
 def test_the_package_is_typed() -> None:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnlib import masks
-from attnlib.numpy_dense import scaled_dot_product_attention
 
 Array = NDArray[Any]
-B, H, L, S = 2, 3, 5, 7
+B = 2
 
 
 def picture(mask: Array) -> list[str]:
@@ -28,30 +27,11 @@ def picture(mask: Array) -> list[str]:
 
 def test_causal() -> None:
     assert picture(masks.causal(3)) == ["x..", "xx.", "xxx"]
-    assert picture(masks.causal(2, 4)) == ["x...", "xx.."]
-    assert picture(masks.causal(4, 2)) == ["x.", "xx", "xx", "xx"]
-    assert picture(masks.causal(2, 4, align="bottom-right")) == ["xxx.", "xxxx"]
     assert picture(masks.causal(4, 2, align="bottom-right")) == ["..", "..", "x.", "xx"]
     assert masks.causal(0, 3).shape == (0, 3)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_is_as_if_the_padding_were_not_there(side: Any) -> None:
-    rng = np.random.default_rng(1)
-    query, key, value = (rng.normal(size=(B, H, n, 11)) for n in (L, S, S))
-    lengths = [4, 7]
-    mask = masks.padding(lengths, S, side=side)
-    assert mask.shape == (B, 1, 1, S)
-    output = scaled_dot_product_attention(query, key, value, mask)
-    for b, length in enumerate(lengths):
-        kept = slice(length) if side == "right" else slice(S - length, S)
-        short = scaled_dot_product_attention(query[b], key[b, :, kept], value[b, :, kept])
-        np.testing.assert_allclose(output[b], short, rtol=1e-12)
-
-
 def test_padding() -> None:
-    mask = masks.padding(np.array([0, 3], dtype=np.uint8), 3)
-    assert picture(mask[:, 0, 0]) == ["...", "xxx"]
     mask = masks.padding([1, 3, 0, 5], 5, side="left")
     assert picture(mask[:, 0, 0]) == ["....x", "..xxx", ".....", "xxxxx"]
     long = masks.padding(np.array([200], np.uint8), 300, side="left")
@@ -61,23 +41,17 @@ def test_padding() -> None:
 
 
 def test_window() -> None:
-    assert picture(masks.window(4, 5, 1, 1)) == ["xx...", "xxx..", ".xxx.", "..xxx"]
-    assert picture(masks.window(3, 4, 0, 2)) == ["xxx.", ".xxx", "..xx"]
     assert picture(masks.window(3, 3, None, 0)) == picture(masks.causal(3))
     assert picture(masks.window(2, 3, None, None)) == ["xxx", "xxx"]
     below = {"align": "bottom-right"}
     assert picture(masks.window(2, 5, 1, 0, **below)) == ["..xx.", "...xx"]
     assert picture(masks.window(3, 2, 0, 0, **below)) == ["..", "x.", ".x"]
-    assert picture(masks.window(3, 5, None, 0, **below)) == picture(masks.causal(3, 5, **below))
 
 
 def test_document() -> None:
-    assert picture(masks.document([7, 7, 8])) == ["xx.", "xx.", "..x"]
-    assert picture(masks.document([1, 2, 1])) == ["x.x", ".x.", "x.x"]
     assert picture(masks.document([0, -1], [0, 0, -1])) == ["xx.", "..x"]
     mask = masks.document([[1, 1, 2], [1, 2, 2]], np.array([[2, 1], [3, 2]], np.uint8))
     assert mask.shape == (2, 1, 3, 2)
-    assert picture(mask[0, 0]) == [".x", ".x", "x."]
     assert picture(mask[1, 0]) == ["..", ".x", ".x"]
     assert masks.document([]).shape == (0, 0)
     assert masks.document(np.zeros((B, 0), int), np.zeros((B, 3), int)).shape == (B, 1, 0, 3)
@@ -85,12 +59,8 @@ def test_document() -> None:
 
 def test_prefix() -> None:
     assert picture(masks.prefix(2, 4)) == ["xx..", "xx..", "xxx.", "xxxx"]
-    assert picture(masks.prefix(1, 2, 4)) == ["x...", "xx.."]
-    assert picture(masks.prefix(3, 2, 4)) == ["xxx.", "xxx."]
     assert picture(masks.prefix(1, 2, 4, align="bottom-right")) == ["xxx.", "xxxx"]
-    assert picture(masks.prefix(1, 4, 2, align="bottom-right")) == ["x.", "x.", "x.", "xx"]
-    assert picture(masks.prefix(0, 3)) == picture(masks.causal(3))
-    assert masks.prefix(np.uint8(3), 3).all() and masks.prefix(3, 3).all()
+    assert masks.prefix(np.uint8(3), 3).all()
     mask = masks.prefix([0, 2], 3)
     assert mask.shape == (2, 1, 3, 3)
     assert picture(mask[1, 0]) == ["xx.", "xx.", "xxx"]
@@ -106,36 +76,22 @@ def press_slopes(n: int) -> list[float]:
     return slopes if power == n else slopes + press_slopes(2 * power)[0::2][: n - power]
 
 
-def test_alibi_slopes() -> None:
-    def slopes(n_heads: int) -> Array:
-        """Return what a head takes away for a distance of 1."""
-        return -masks.alibi(n_heads, 2)[:, 1, 0]
-
-    assert slopes(1).tolist() == [2**-8]
-    assert slopes(3).tolist() == [2**-4, 2**-8, 2**-2]  # of 4 heads: 2^-2, 2^-4, 2^-6, 2^-8
-    assert slopes(8).tolist() == [2.0**-h for h in range(1, 9)]
+def test_alibi() -> None:
     for n_heads in range(1, 70):
-        np.testing.assert_allclose(slopes(n_heads), press_slopes(n_heads), rtol=2e-7)
-
-
-@pytest.mark.parametrize(("n_queries", "n_keys"), [(5, 7), (7, 5), (0, 3)])
-def test_alibi_by_loops(n_queries: int, n_keys: int) -> None:
-    first = masks.alibi(5, n_queries, n_keys)
-    last = masks.alibi(5, n_queries, n_keys, align="bottom-right")
-    assert first.shape == (5, n_queries, n_keys) and first.dtype == np.float32
-    for h, i, j in np.ndindex(*first.shape):
-        slope = press_slopes(5)[h]
-        assert first[h, i, j] == pytest.approx(-slope * abs(i - j), rel=3e-7)
-        assert last[h, i, j] == pytest.approx(-slope * abs(i + n_keys - n_queries - j), rel=3e-7)
+        # What a head takes away for a distance of 1.
+        slopes = -masks.alibi(n_heads, 2)[:, 1, 0]
+        np.testing.assert_allclose(slopes, press_slopes(n_heads), rtol=2e-7)
+    first = masks.alibi(5, 5, 7)
+    last = masks.alibi(5, 5, 7, align="bottom-right")
+    i, j, slope = np.arange(5)[:, None], np.arange(7), np.array(press_slopes(5))[:, None, None]
+    assert first.dtype == np.float32
+    np.testing.assert_allclose(first, -slope * abs(i - j), rtol=3e-7)
+    np.testing.assert_allclose(last, -slope * abs(i + 2 - j), rtol=3e-7)
     assert not np.signbit(first[first == 0]).any()
+    assert masks.alibi(5, 0, 3).shape == (5, 0, 3)
 
 
-def test_alibi_beside_a_causal_mask_is_that_of_the_paper() -> None:
-    n = 11
-    mask = masks.combine(masks.alibi(8, n), masks.causal(n))
-    for h, i, j in np.ndindex(8, n, n):
-        # Row i of the paper's figure 3 is m · [-i, …, -1, 0], counted from 0.
-        assert mask[h, i, j] == (2.0 ** -(h + 1) * [*range(-i, 1)][j] if j <= i else -np.inf)
+# -- masks together --------------------------------------------------------------------------------
 
 
 def test_combine() -> None:
@@ -143,8 +99,8 @@ def test_combine() -> None:
     assert mask.dtype == np.bool_
     assert picture(mask) == ["x..", "xx.", ".x."]
     bias = np.array([[0.5, 7.0, -np.inf], [1.5, 2.5, 3.5]])
-    for given_masks in ([masks.causal(2, 3), bias], [bias, masks.causal(2, 3)]):
-        mask = masks.combine(*given_masks, np.float32([[1], [2]]))
+    for some in ([masks.causal(2, 3), bias], [bias, masks.causal(2, 3)]):
+        mask = masks.combine(*some, np.float32([[1], [2]]))
         np.testing.assert_array_equal(mask, [[1.5, -np.inf, -np.inf], [3.5, 4.5, -np.inf]])
 
 
@@ -154,13 +110,11 @@ def test_combine() -> None:
         (["bool", "float32"], "float32"),
         (["float32", "float64"], "float64"),
         (["float16"], "float32"),
-        (["bfloat16", "float16"], "float32"),
+        ([ml_dtypes.bfloat16, "float16"], "float32"),
     ],
 )
-def test_the_dtype_of_a_combined_mask(dtypes: list[str], expected: str) -> None:
-    named = {"bfloat16": ml_dtypes.bfloat16}
-    given = [np.ones((2, 3), dtype=named.get(name, name)) for name in dtypes]
-    assert masks.combine(*given).dtype == expected
+def test_the_dtype_of_a_combined_mask(dtypes: list[Any], expected: str) -> None:
+    assert masks.combine(*(np.ones((2, 3), dtype) for dtype in dtypes)).dtype == expected
 
 
 def test_combining_neither_overflows_nor_lets_a_removed_key_back_in() -> None:
@@ -191,11 +145,9 @@ def test_combine_takes_a_matrix_as_the_array_that_it_is() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         matrix = np.matrix(flat)
-    for some in ((matrix,), (matrix, deep), (deep, matrix)):
-        combined = masks.combine(*some)
-        assert type(combined) is np.ndarray
-        as_arrays = [flat if mask is matrix else mask for mask in some]
-        np.testing.assert_array_equal(combined, masks.combine(*as_arrays))
+    combined = masks.combine(matrix, deep)
+    assert type(combined) is type(masks.combine(matrix)) is np.ndarray
+    np.testing.assert_array_equal(combined, masks.combine(flat, deep))
 
 
 # -- on tensors ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The steps of the matrix form in NumPy, one by one, and together."""
+"""The steps of the matrix form, one by one, and together."""
 
 from __future__ import annotations
 
@@ -30,17 +30,7 @@ def drawn(*shapes: tuple[int, ...], dtype: Any = float) -> list[Array]:
     return [rng.normal(0, 1.5, shape).astype(dtype) for shape in shapes]
 
 
-@pytest.mark.parametrize("scale", [None, -0.3])
-def test_row_asks_and_column_answers(scale: float | None) -> None:
-    query, key = drawn((2, T, D_K), (2, S, D_K))
-    scores = attention_scores(query, key, scale=scale)
-    factor = 3**-0.5 if scale is None else scale
-    for b, i, j in np.ndindex(2, T, S):
-        expected = factor * sum(query[b, i, c] * key[b, j, c] for c in range(D_K))
-        assert scores[b, i, j] == pytest.approx(expected, rel=1e-13)
-
-
-@pytest.mark.parametrize("axis", [-1, 0, 1, 2])
+@pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_softmax_runs_along_one_axis(axis: int) -> None:
     (scores,) = drawn((3, 5, 7))
     exponentials = np.exp(scores)
@@ -49,7 +39,7 @@ def test_softmax_runs_along_one_axis(axis: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
-@pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
+@pytest.mark.parametrize("shift", [-1e4, 1e4])
 def test_softmax_survives_large_scores(shift: float, dtype: Any) -> None:
     weights = softmax(np.array([shift, shift], dtype=dtype))
     assert weights.dtype == dtype
@@ -92,20 +82,11 @@ def test_the_steps_compose(scale: float | None) -> None:
 def test_self_attention_is_the_definition_on_projections(options: dict[str, Any]) -> None:
     X, W_Q, W_K, W_V = drawn((2, T, D_MODEL), (D_MODEL, D_K), (D_MODEL, D_K), (D_MODEL, D_V))
     projected = [project(X, W) for W in (W_Q, W_K, W_V)]
-    np.testing.assert_allclose(projected[2], X @ W_V, rtol=1e-12)
     expected = numpy_tokenwise.scaled_dot_product_attention(*projected, **options)
     np.testing.assert_allclose(self_attention(X, W_Q, W_K, W_V, **options), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
-def test_steps_keep_half_precision(dtype: Any) -> None:
-    query, key = drawn((T, D_K), (S, D_K), dtype=dtype)
-    for step in (attention_scores, attention_weights):
-        assert step(query, key).dtype == dtype
-    assert project(query, key.T.copy()).dtype == dtype
-
-
-def test_half_precision_self_attention_is_rounded_once() -> None:
+def test_half_precision_is_rounded_once() -> None:
     X, W = np.full((2, 4), 300.0, np.float16), np.full((4, 1), 300.0, np.float16)
     ones = np.ones((4, 1), np.float16)  # the queries and keys, 360,000, are beyond float16
     result = self_attention(X, W, W, ones, np.zeros((2, 2), np.float16))
@@ -117,6 +98,9 @@ def test_half_precision_self_attention_is_rounded_once() -> None:
     expected = self_attention(wide, W_wide, W_wide, W_wide, bias).astype("f2")
     np.testing.assert_array_equal(self_attention(X, W, W, W, mask), expected)
     assert (expected != self_attention(X, W, W, W)).any()
+    for step in (attention_scores, attention_weights):
+        np.testing.assert_array_equal(step(X, X), step(wide, wide).astype("f2"), strict=True)
+    np.testing.assert_array_equal(project(X, W), (wide @ W_wide).astype("f2"), strict=True)
 
 
 def test_nothing_asks_for_the_callers_error_state() -> None:
@@ -134,13 +118,6 @@ def test_nothing_asks_for_the_callers_error_state() -> None:
         state = SoftmaxState.empty((2,), 2, np.float32).update(huge, huge)
         state.merge(state.update(-huge, huge)).finish()
         SoftmaxState.empty((2,), 2).finish()
-
-
-@on(rung for rung in RUNGS if not rung.on_tensors)
-def test_half_a_smallest_number_warns_nobody(rung: Any) -> None:
-    value = np.array([[6e-8], [0.0]], np.float16)  # 6e-8 / 2 is below every float16
-    zeros = np.zeros((2, 1), np.float16)
-    assert rung(zeros, zeros, value).max() <= 6e-8
 
 
 def test_steps_leave_their_inputs_alone() -> None:

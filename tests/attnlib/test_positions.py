@@ -20,7 +20,6 @@ from attnlib.positions import _wide_device, rotary, sinusoidal
 Array = NDArray[Any]
 B, H, T, D = 2, 3, 5, 14
 PLACES = st.floats(-1e4, 1e4) | st.integers(-10_000, 10_000)
-DTYPES = ["float16", "bfloat16", "float32", "float64"]
 
 both_conventions = pytest.mark.parametrize("interleaved", [True, False])
 
@@ -56,10 +55,12 @@ def test_sinusoidal_by_loops(base: float, like: Any) -> None:
         assert table[t, 2 * c + 1] == pytest.approx(math.cos(angle), rel=1e-13)
 
 
-def test_sinusoidal_rows_do_not_depend_on_how_many_there_are() -> None:
-    np.testing.assert_array_equal(sinusoidal(T, D), sinusoidal(3 * T, D)[:T])
+def test_sinusoidal_rows_may_begin_anywhere() -> None:
+    np.testing.assert_array_equal(sinusoidal(3, 4, start=5), sinusoidal(8, 4)[5:])
     assert sinusoidal(0, D).shape == (0, D)
     assert sinusoidal(T, 0).shape == (T, 0)
+    with pytest.raises(ValueError, match="start must be at least 0; got -1"):
+        sinusoidal(3, 4, start=-1)
 
 
 # -- rotary ----------------------------------------------------------------------------------------
@@ -67,8 +68,8 @@ def test_sinusoidal_rows_do_not_depend_on_how_many_there_are() -> None:
 
 @both_conventions
 @pytest.mark.parametrize("base", [10000.0, 3])
-@pytest.mark.parametrize("positions", [None, [7, -2, 0, 11, 3], [0.5, -1.25, 3.0, 3.0, 1e5]])
-@pytest.mark.parametrize("shape", [(T, D), (B, H, T, D), (T, 2)])
+@pytest.mark.parametrize("positions", [None, [0.5, -1.25, 3.0, 3.0, 1e5]])
+@pytest.mark.parametrize("shape", [(B, H, T, D), (T, 2)])
 def test_rotary_by_loops(
     shape: tuple[int, ...], positions: Any, base: float, interleaved: bool
 ) -> None:
@@ -98,7 +99,7 @@ def test_scores_depend_on_the_offset_only(
 
 
 @both_conventions
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_dtypes_are_kept_and_rounded_once(name: str, interleaved: bool) -> None:
     dtype: Any = ml_dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
     x = drawn(H, T, D).astype(dtype)
@@ -110,18 +111,16 @@ def test_dtypes_are_kept_and_rounded_once(name: str, interleaved: bool) -> None:
     pairs = np.hypot(first.astype(float), second.astype(float))
     pairs = pairs.repeat(2, -1) if interleaved else np.concatenate([pairs, pairs], -1)
     tensor = torch.tensor(x.astype(np.float64)).to(getattr(torch, name))
+    # A few roundings of sines and products in the wide dtype, those of the angle in float64,
+    # and in half precision one more, of the result.
+    eps, half = float(ml_dtypes.finfo(dtype).eps), name in ("float16", "bfloat16")
+    wide = (3 * (2.0**-23 if half else eps) + 4 * 2.0**-52 * max(places)) * pairs
+    bound = wide + half * eps / 2 * np.abs(truth)
     for kind in (x, tensor):
         turned: Any = rotary(kind, places, interleaved=interleaved)
         assert turned.dtype == kind.dtype
-        wide = turned.double() if isinstance(turned, torch.Tensor) else turned
-        error = np.abs(np.asarray(wide, dtype=np.float64) - truth)
-        eps = float(ml_dtypes.finfo(dtype).eps)
-        # A few roundings of sines and products in the wide dtype, those of the angle in float64,
-        # and in half precision one more, of the result.
-        half = name in ("float16", "bfloat16")
-        wide_eps = 2.0**-23 if half else eps
-        bound = (3 * wide_eps + 4 * 2.0**-52 * max(places)) * pairs
-        assert (error <= bound + half * eps / 2 * np.abs(truth)).all()
+        turned = turned.double() if isinstance(turned, torch.Tensor) else turned
+        assert (np.abs(np.asarray(turned, dtype=np.float64) - truth) <= bound).all()
 
 
 def test_positions_of_any_kind_for_arrays_and_tensors() -> None:
@@ -149,15 +148,15 @@ def test_numbers_of_any_real_type_warn_nobody() -> None:
         assert np.isnan(rotary(ones, [np.longdouble("1e400")] * T)).all()
 
 
-@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
-@pytest.mark.parametrize("d", [2, 6, 14])
-def test_half_split_is_interleaved_with_the_features_in_another_order(kind: Any, d: int) -> None:
-    x, order = drawn(B, T, d), [c + side * d // 2 for c in range(d // 2) for side in (0, 1)]
-    halves = rotary(kind(x), interleaved=False)
-    np.testing.assert_array_equal(halves[..., order], rotary(kind(x[..., order])))
-    if d > 2:
-        assert not np.allclose(halves, rotary(kind(x)))
-    np.testing.assert_array_equal(rotary(kind(x), interleaved=np.True_), rotary(kind(x)))  # type: ignore[arg-type]
+def test_each_sequence_of_a_batch_may_have_positions_of_its_own() -> None:
+    x = np.random.default_rng(1).normal(size=(2, 2, 3, 4))  # as many sequences as heads
+    places = [[0, 1, 2], [5, 6, 7]]
+    turned = rotary(x, places)
+    for own, row, place in zip(turned, x, places, strict=True):
+        np.testing.assert_array_equal(own, rotary(row, place))
+    wanted = r"positions must have shape \(T,\) = \(3,\) or \(B, T\) = \(2, 3\); got \(3, 3\)"
+    with pytest.raises(ValueError, match=wanted):
+        rotary(x, [[0, 1, 2]] * 3)
 
 
 # -- layouts and edges -----------------------------------------------------------------------------
@@ -171,8 +170,6 @@ def test_inputs_stay_and_layout_does_not_matter() -> None:
     np.testing.assert_array_equal(rotary(view), straight)
     strided = torch.tensor(x).transpose(0, 1).flip(0)
     np.testing.assert_allclose(rotary(strided), straight, atol=1e-13)
-    expanded = torch.tensor(x[:1]).expand(T, B, D)
-    assert torch.equal(rotary(expanded), rotary(expanded.contiguous()))
     np.testing.assert_array_equal(x, before)
     assert not np.shares_memory(rotary(x, [0, 0]), x)
 
@@ -195,11 +192,8 @@ def test_what_is_not_finite_stays_in_its_pair() -> None:
 @both_conventions
 def test_gradients(interleaved: bool) -> None:
     x = torch.tensor(drawn(H, T, 4), requires_grad=True)
-    upstream = torch.tensor(drawn(T, H, 4, seed=4)).transpose(0, 1)
-    turn = functools.partial(rotary, interleaved=interleaved)
-    (gradient,) = torch.autograd.grad(turn(x), x, upstream)
-    torch.testing.assert_close(gradient, turn(upstream, -torch.arange(T)))  # the turn back
     places = torch.tensor([0.5, -1.0, 2.0, 3.0, 9.0], dtype=torch.float64, requires_grad=True)
+    turn = functools.partial(rotary, interleaved=interleaved)
     assert torch.autograd.gradcheck(turn, (x[:1], places))
     assert torch.autograd.gradgradcheck(turn, (x[:1, :, :2], places))
 
@@ -229,20 +223,3 @@ def test_angles_are_computed_where_there_is_float64() -> None:
         device = SimpleNamespace(type=kind)
         found = _wide_device(SimpleNamespace(device=device))
         assert found == (place if place == "cpu" else device)
-
-
-def test_each_sequence_of_a_batch_may_have_positions_of_its_own() -> None:
-    x = np.random.default_rng(1).normal(size=(2, 2, 3, 4))  # as many sequences as heads
-    places = [[0, 1, 2], [5, 6, 7]]
-    turned = rotary(x, places)
-    for own, row, place in zip(turned, x, places, strict=True):
-        np.testing.assert_array_equal(own, rotary(row, place))
-    wanted = r"positions must have shape \(T,\) = \(3,\) or \(B, T\) = \(2, 3\); got \(3, 3\)"
-    with pytest.raises(ValueError, match=wanted):
-        rotary(x, [[0, 1, 2]] * 3)
-
-
-def test_sinusoidal_rows_may_begin_anywhere() -> None:
-    np.testing.assert_array_equal(sinusoidal(3, 4, start=5), sinusoidal(8, 4)[5:])
-    with pytest.raises(ValueError, match="start must be at least 0; got -1"):
-        sinusoidal(3, 4, start=-1)

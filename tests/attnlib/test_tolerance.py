@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from tolerance import assert_close, epsilon
 
 TRUTH = np.array([1.0, -2.0, 3.0])
+SPOILT = np.array([1.0, np.nan, 3.0])
+HIGH, LOW, NAN, ONE = (np.array([x]) for x in (np.inf, -np.inf, np.nan, 1.0))
+FLOAT64: dict[str, Any] = {"dtype": "float64", "size": 1}
+FLOAT16: dict[str, Any] = {"dtype": "float16", "peer": TRUTH}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -26,53 +32,33 @@ def test_half_precision_may_be_twice_as_wrong_as_torch(dtype: str) -> None:
         assert_close(TRUTH + 1 + 3 * epsilon(dtype), TRUTH, dtype=dtype, peer=peer)
 
 
-def test_nan_is_refused_however_wide_the_bound() -> None:
-    spoilt = np.array([1.0, np.nan, 3.0])
-    for got, truth in ((spoilt, TRUTH), (TRUTH, spoilt)):
-        with pytest.raises(AssertionError, match=r"entry \(1,\): expected .*nan"):
-            assert_close(got, truth, dtype="float64", size=np.inf)
-    assert_close(spoilt, spoilt, dtype="float64", size=1)
+@pytest.mark.parametrize(
+    ("got", "truth", "how", "said"),
+    [
+        (SPOILT, TRUTH, FLOAT64 | {"size": np.inf}, r"entry \(1,\): expected .*nan"),
+        (TRUTH, SPOILT, FLOAT64 | {"size": np.inf}, r"entry \(1,\): expected nan"),
+        (HIGH, LOW, FLOAT64 | {"size": np.inf}, "expected -inf, got inf"),
+        (HIGH, ONE, FLOAT64, "expected 1, got inf"),
+        (ONE, NAN, FLOAT16 | {"peer": NAN}, "expected nan, got 1"),
+        (TRUTH, TRUTH, FLOAT16 | {"peer": TRUTH * np.nan}, "measures nothing"),
+        (TRUTH[:1], TRUTH, FLOAT64, "expected shape"),
+        (TRUTH, TRUTH, {"dtype": "float64"}, "size of the problem"),
+        (TRUTH, TRUTH, {"dtype": "float16"}, "against plain attention"),
+        (TRUTH + np.array([0, 0.5, np.nan]), TRUTH, FLOAT64,
+         r"entry \(1,\): expected -2, got -1.5; the error 0.5"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(got: Any, truth: Any, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        assert_close(got, truth, **how)
 
 
-def test_infinities_must_agree() -> None:
-    high, low = np.array([np.inf]), np.array([-np.inf])
-    with pytest.raises(AssertionError, match="expected -inf, got inf"):
-        assert_close(high, low, dtype="float64", size=np.inf)
-    with pytest.raises(AssertionError, match="expected 1, got inf"):
-        assert_close(high, np.array([1.0]), dtype="float64", size=1)
+def test_nan_and_infinity_are_right_where_they_should_be() -> None:
+    assert_close(SPOILT, SPOILT, **FLOAT64)
+    assert_close(HIGH, HIGH, **FLOAT64)
+    assert_close(NAN, NAN, **FLOAT16 | {"peer": NAN})
 
 
-def test_a_peer_that_overflowed_measures_nothing() -> None:
-    with pytest.raises(AssertionError, match="measures nothing"):
-        assert_close(TRUTH, TRUTH, dtype="float16", peer=TRUTH * np.nan)
-
-
-def test_shapes_must_agree() -> None:
-    with pytest.raises(AssertionError, match="expected shape"):
-        assert_close(TRUTH[:1], TRUTH, dtype="float64", size=1)
-
-
-def test_where_nothing_is_finite_there_is_nothing_to_measure() -> None:
-    nan = np.array([np.nan])
-    assert_close(nan, nan, dtype="float16", peer=nan)
-    with pytest.raises(AssertionError, match="expected nan, got 1"):
-        assert_close(np.array([1.0]), nan, dtype="float16", peer=nan)
-
-
-def test_what_measures_must_be_there() -> None:
-    with pytest.raises(AssertionError, match="size of the problem"):
-        assert_close(TRUTH, TRUTH, dtype="float64")
-    with pytest.raises(AssertionError, match="against plain attention"):
-        assert_close(TRUTH, TRUTH, dtype="float16")
-
-
-def test_the_first_wrong_entry_is_named() -> None:
-    got = np.array([[1.0, 2.0], [3.5, np.nan]])
-    with pytest.raises(AssertionError, match=r"entry \(1, 0\): expected 3, got 3.5; the error 0.5"):
-        assert_close(got, np.array([[1.0, 2.0], [3.0, 4.0]]), dtype="float64", size=1)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_the_table_of_epsilons(dtype: str) -> None:
-    assert epsilon(dtype) == np.finfo(dtype).eps
-    assert epsilon("bfloat16") == float(ml_dtypes.finfo("bfloat16").eps)
+def test_the_table_of_epsilons() -> None:
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        assert epsilon(dtype) == float(ml_dtypes.finfo(dtype).eps)

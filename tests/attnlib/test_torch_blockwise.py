@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -19,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import drawn
 from rungs import Rung
-from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
+from tolerance import assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
 from attnlib import torch_dense
 from attnlib._checks import Band
 from attnlib._torch_door import computing_dtype
 from attnlib._torch_operators import headroom_of
-from attnlib._torch_tiles import cut, heads, second_cache, sizes
+from attnlib._torch_tiles import heads, second_cache, sizes
 from attnlib.torch_blockwise import (
     _operator,
     scaled_dot_product_attention,
@@ -34,7 +33,6 @@ from attnlib.torch_blockwise import (
 )
 
 B, H, L, S, E, E_V = 2, 3, 5, 7, 4, 6
-CASES = ["full", "causal", "boolean", "floating", "grouped"]
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
@@ -48,37 +46,27 @@ def case(name: str) -> tuple[list[Tensor], dict[str, Any]]:
     kept = torch.from_numpy(np.random.default_rng(3).random((L, S)) < 0.6)
     kept[2] = kept[:, 3] = False
     options: dict[str, Any] = {
-        "full": {},
         "causal": {"is_causal": True},
-        "boolean": {"attn_mask": kept},
         "floating": {"attn_mask": torch.where(kept, normal(L, S), -math.inf)},
         "grouped": {"attn_mask": kept, "enable_gqa": True},
     }[name]
     return tensors, options
 
 
-def attend(options: dict[str, Any]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a function of the inputs whose results are finite."""
-
-    def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
-        output, lse = scaled_dot_product_attention_with_lse(*tensors, **options)
-        return output, lse.masked_fill(lse == -math.inf, 0)
-
-    return function
-
-
-def with_gradients(tensors: list[Tensor], **options: Any) -> list[Tensor]:
+def with_gradients(
+    tensors: list[Tensor], attend: Any = scaled_dot_product_attention_with_lse, **options: Any
+) -> list[Tensor]:
     """Return output, log-sum-exp and all gradients."""
     leaves = [x.detach().clone().requires_grad_() for x in tensors]
-    output, lse = scaled_dot_product_attention_with_lse(*leaves, **options)
+    output, lse = attend(*leaves, **options)
     above = normal(*output.shape, seed=5).to(output), normal(*lse.shape, seed=6).to(lse)
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
 
 
 @settings(max_examples=30)
 @given(
-    n_queries=st.integers(1, 300),
-    n_keys=st.integers(1030, 2200),
+    n_queries=st.integers(1, 150),
+    n_keys=st.integers(30, 200),
     heads=st.integers(1, 2),
     kind=st.sampled_from(["full", "causal", "boolean", "floating"]),
     scale=st.sampled_from([None, -1.0, 200.0]),
@@ -116,14 +104,24 @@ def test_the_blocks_are_those_that_are_asked_for() -> None:
         assert torch.equal(attention(*tensors, block_size_q=200, block_size_k=200)[0], whole)
 
 
-def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
-    tensors = [x.bfloat16() for x in case("full")[0]]
-    options = (Band().numbers(), None, 1, [0, 0, 0])
-    output, lse, *of_rows = _operator.forward(*tensors, None, *options)
-    assert {x.dtype for x in (output, lse, *of_rows[:2])} == {torch.float32}
-    needed = [True, True, True, False]
-    found = _operator.backward(*tensors, None, output, *of_rows, output, lse, needed, *options)
-    assert {x.dtype for x in found[:3]} == {torch.bfloat16}
+def test_a_block_size_may_be_any_integer() -> None:
+    query = torch.ones(3, 2, dtype=torch.float64)
+    for size in (10**30, 2**63, np.int64(2)):
+        for name in ("block_size_q", "block_size_k"):
+            output = scaled_dot_product_attention(query, query, query, **{name: size})
+            assert torch.equal(output, query)
+
+
+def test_a_causal_tile_of_any_size_hides_the_future() -> None:
+    tensors = [normal(8, E), normal(8, E), normal(8, E_V)]
+    truth = with_gradients(tensors, is_causal=True)
+    for rows, columns in itertools.product((1, 2, 3, 5, 8), repeat=2):
+        sizes = {"block_size_q": rows, "block_size_k": columns}
+        for one, other in zip(with_gradients(tensors, is_causal=True, **sizes), truth, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", [-600.0, 600.0])
@@ -138,6 +136,15 @@ def test_scores_that_climb_from_far_away(start: float, step: float) -> None:
     torch.testing.assert_close(lse, torch.tensor([start + 2 * step + math.log(2)]))
 
 
+@pytest.mark.parametrize("step", [-300.0, -3.0, 15.0, 25.0, 300.0])
+def test_scores_that_climb_from_block_to_block(step: float) -> None:
+    query, key = torch.ones(4, 1).double(), step * torch.arange(9.0)[:, None].double()
+    tensors, dense = [query, key, normal(9, 2)], torch_dense.scaled_dot_product_attention_with_lse
+    found = with_gradients(tensors, block_size_k=2, scale=1.0)
+    for ours, theirs in zip(found, with_gradients(tensors, dense, scale=1.0), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("scale", [1.3, 49.0])
 def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
     """Its shift must not go through the product with the scale, which would round it."""
@@ -147,24 +154,61 @@ def test_a_mask_of_the_least_number_alone_is_no_mask(scale: float) -> None:
     torch.testing.assert_close(output, torch.full((3, 1), 2.5))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", CASES)
-def test_the_same_call_gives_the_same_bits(name: str, dtype: torch.dtype) -> None:
-    tensors, options = case(name)
-    tensors = [x.to(dtype).repeat(1, 1, 60, 1) for x in tensors]
-    if "attn_mask" in options:
-        options["attn_mask"] = options["attn_mask"].repeat(60, 60)
-        if options["attn_mask"].dtype != torch.bool:
-            options["attn_mask"] = options["attn_mask"].to(dtype)
-    first, second = (with_gradients(tensors, **options) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+def test_rows_whose_first_blocks_are_empty() -> None:
+    """Their first score may be far below 0: a power of it alone would vanish."""
+    mask = torch.full((3, 6), -math.inf, dtype=torch.float64)
+    mask[0, 5], mask[1, 0], mask[2, 3] = -5000.0, -5000.0, 7000.0
+    tensors = [torch.zeros(3, 1).double(), torch.zeros(6, 1).double(), normal(6, 2)]
+    output, lse = scaled_dot_product_attention_with_lse(*tensors, mask, block_size_k=2)
+    assert torch.equal(output, tensors[2][[5, 0, 3]])
+    assert torch.equal(lse, torch.tensor([-5000.0, -5000.0, 7000.0]).double())
 
 
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("name", CASES)
-def test_half_precision_is_rounded_once_in_gradients_too(name: str, dtype: str) -> None:
+def test_nan_in_a_value_stays_in_its_tiles() -> None:
+    """The policy: within a tile 0 · NaN is NaN, and beyond it nothing is read."""
+    query, key, value = normal(6, E), normal(6, E), normal(6, E_V)
+    value[4, 1] = math.nan
+    output = scaled_dot_product_attention(query, key, value, is_causal=True, block_size_q=3)
+    assert output[:3].isfinite().all()
+    assert output[3:, 1].isnan().all()
+    assert output[3:, 2:].isfinite().all()
+
+
+def test_room_is_made_for_values_near_the_largest_number_alone() -> None:
+    least = torch.finfo(torch.float32).max / 4  # for two keys
+    for device in ("cpu", "meta"):  # meta looks at nothing, as a GPU does
+        assert headroom_of(torch.empty(2, 0, device=device), torch.float32, 1.0) is None
+        assert headroom_of(torch.empty(0, 2, device=device), torch.float32, 1.0) is None
+    assert headroom_of(torch.full((2, 1), least), torch.float32, math.log(2)) is None
+    room = headroom_of(torch.full((2, 1), 1.1 * least), torch.float32, math.log(2))
+    assert room is not None and room.item() == 2
+    assert headroom_of(torch.empty(2, 1, device="meta"), torch.float32, 1.0) is not None
+
+
+# -- precision, and the same bits ------------------------------------------------------------------
+
+
+def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
+    for scale, dtype in [(None, torch.float32), (0.5, torch.float32), (1e39, torch.float64)]:
+        for narrow in (torch.float32, torch.bfloat16):
+            assert computing_dtype(narrow, scale) == dtype
+        assert computing_dtype(torch.float64, scale) == torch.float64
+
+
+def test_gradients_come_in_the_dtype_of_their_tensors() -> None:
+    tensors = [x.bfloat16() for x in case("causal")[0]]
+    options = (Band().numbers(), None, 1, [0, 0, 0])
+    output, lse, *of_rows = _operator.forward(*tensors, None, *options)
+    assert {x.dtype for x in (output, lse, *of_rows[:2])} == {torch.float32}
+    needed = [True, True, True, False]
+    found = _operator.backward(*tensors, None, output, *of_rows, output, lse, needed, *options)
+    assert {x.dtype for x in found[:3]} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
+def test_half_precision_is_rounded_once_in_gradients_too(name: str) -> None:
     tensors, options = case(name)
-    half = [x.to(getattr(torch, dtype)) for x in tensors]
+    half = [x.bfloat16() for x in tensors]
     if name == "floating":
         options["attn_mask"] = options["attn_mask"].float()
 
@@ -178,117 +222,68 @@ def test_half_precision_is_rounded_once_in_gradients_too(name: str, dtype: str) 
         assert torch.equal(ours, theirs.to(ours.dtype))
 
 
-def test_grouped_heads_gather_their_gradients_in_float32() -> None:
-    """256 equal terms of 1 + 1/128 in bfloat16 would stop growing long before the end."""
-    group, ones = 256, torch.ones(1, 1, 1, dtype=torch.bfloat16)
-    query, key = ones.repeat(group, 1, 1), ones.clone()
-    value = ones.clone().requires_grad_()
-    output = scaled_dot_product_attention(query, key, value, enable_gqa=True)
-    output.backward(torch.full_like(output, 1 + 2**-7))
-    assert value.grad is not None
-    assert value.grad.item() == 258
+@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
+def test_the_same_call_gives_the_same_bits(name: str) -> None:
+    tensors, options = case(name)
+    tensors = [x.float().repeat(1, 1, 60, 1) for x in tensors]
+    if "attn_mask" in options:
+        mask = options["attn_mask"].repeat(60, 60)
+        options["attn_mask"] = mask if name == "grouped" else mask.float()
+    first, second = (with_gradients(tensors, **options) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_nan_in_a_value_stays_in_its_tiles() -> None:
-    """The policy: within a tile 0 · NaN is NaN, and beyond it nothing is read."""
-    query, key, value = normal(6, E), normal(6, E), normal(6, E_V)
-    value[4, 1] = math.nan
-    output = scaled_dot_product_attention(query, key, value, is_causal=True, block_size_q=3)
-    assert output[:3].isfinite().all()
-    assert output[3:, 1].isnan().all()
-    assert output[3:, 2:].isfinite().all()
+# -- memory ----------------------------------------------------------------------------------------
 
 
-def test_rows_whose_first_blocks_are_empty() -> None:
-    """Their first score may be far below 0: a power of it alone would vanish."""
-    mask = torch.full((3, 6), -math.inf, dtype=torch.float64)
-    mask[0, 5], mask[1, 0], mask[2, 3] = -5000.0, -5000.0, 7000.0
-    tensors = [torch.zeros(3, 1).double(), torch.zeros(6, 1).double(), normal(6, 2)]
-    output, lse = scaled_dot_product_attention_with_lse(*tensors, mask, block_size_k=2)
-    assert torch.equal(output, tensors[2][[5, 0, 3]])
-    assert torch.equal(lse, torch.tensor([-5000.0, -5000.0, 7000.0]).double())
-
-
-@pytest.mark.parametrize("step", [-300.0, -30.0, -3.0, 3.0, 15.0, 25.0, 300.0])
-def test_scores_that_climb_from_block_to_block(step: float) -> None:
-    query, key = torch.ones(4, 1).double(), step * torch.arange(9.0)[:, None].double()
-    tensors = [query, key, normal(9, 2)]
-    found = with_gradients(tensors, block_size_k=2, scale=1.0)
-    leaves = [x.clone().requires_grad_() for x in tensors]
-    output, lse = torch_dense.scaled_dot_product_attention_with_lse(*leaves, scale=1.0)
-    above = normal(*output.shape, seed=5), normal(*lse.shape, seed=6)
-    truth = [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
-    for ours, theirs in zip(found, truth, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
-
-
-def saved(tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """Return what autograd keeps for the backward."""
-    kept: list[Tensor] = []
+def saved(tensors: list[Tensor], **options: Any) -> int:
+    """Return how many numbers autograd keeps for the backward."""
+    kept: list[int] = []
 
     def keep(x: Tensor) -> Tensor:
-        kept.append(x)
+        kept.append(x.numel())
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         scaled_dot_product_attention(*tensors, **options)
-    return kept
+    return sum(kept)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_nothing_of_the_size_of_the_scores_is_kept(is_causal: bool) -> None:
+def test_nothing_of_the_size_of_the_scores_is_kept() -> None:
     n_tokens = 301
     tensors = [normal(2, n_tokens, n, dtype=torch.float32).requires_grad_() for n in (E, E, E_V)]
-    kept = saved(tensors, is_causal=is_causal)
-    numbers = sum(x.numel() for x in kept)
-    assert numbers == 2 * n_tokens * (2 * E + 2 * E_V + 2)  # q, k, v, output and two a row
-    wanted = torch.zeros(n_tokens, requires_grad=True)
-    kept = saved([*tensors, wanted])
-    assert sum(x.numel() for x in kept) == numbers + n_tokens  # the mask, as it came
+    numbers = 2 * n_tokens * (2 * E + 2 * E_V + 2)  # q, k, v, output and two a row
+    assert saved(tensors) == saved(tensors, is_causal=True) == numbers
+    mask = torch.zeros(n_tokens, requires_grad=True)
+    assert saved(tensors, attn_mask=mask) == numbers + n_tokens  # the mask, as it came
 
 
-def peak(n_tokens: int) -> int:
-    """Return how many bytes one call with its backward adds to a fresh process, at most."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    script = f"""
+PEAK = """
 import resource, torch
 from attnlib.torch_blockwise import scaled_dot_product_attention as attend
 def used():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * {unit}
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 def run(n):
     q, k, v = (torch.randn(1, n, 64, requires_grad=True) for _ in range(3))
     attend(q, k, v).sum().backward()
 run(700)
 before = used()
-run({n_tokens})
+run(4096)
 print(used() - before)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
-    )
-    return int(done.stdout)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
 def test_memory_grows_with_the_length() -> None:
     """The scores of 4,096 tokens alone are 64 MiB; inputs, results and gradients are 8."""
-    assert peak(4096) < 32 * 2**20
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, timeout=300
+    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert unit * int(done.stdout) < 32 * 2**20
 
 
-@pytest.mark.parametrize("name", ["causal", "floating", "grouped"])
-def test_compiled_whole(name: str) -> None:
-    tensors, options = case(name)
-    leaves = [x.requires_grad_() for x in tensors]
-    if name == "floating":
-        options["attn_mask"].requires_grad_()
-        leaves.append(options["attn_mask"])
-    torch.compiler.reset()
-    function = attend(options)
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    results = [f(*leaves[:3]) for f in (compiled, function)]
-    torch.testing.assert_close(*results)
-    found = [torch.autograd.grad(o.sum() + lse.sum(), leaves) for o, lse in results]
-    torch.testing.assert_close(*found)
+# -- the operator, and its walk over heads ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["floating", "grouped"])
@@ -296,8 +291,7 @@ def test_the_operators_keep_the_rules_of_torch(name: str) -> None:
     """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name)
     group = H if name == "grouped" else 1
-    band = Band(right=0 if name == "causal" else None)
-    inputs = (*tensors, options.get("attn_mask"), band.numbers(), None, group, [2, 3, 0])
+    inputs = (*tensors, options["attn_mask"], Band().numbers(), None, group, [2, 3, 0])
     torch.library.opcheck(_operator.forward, inputs)
     output, lse, *of_rows = _operator.forward(*inputs)
     needed = [True, False, True, name == "floating"]
@@ -305,50 +299,12 @@ def test_the_operators_keep_the_rules_of_torch(name: str) -> None:
     torch.library.opcheck(_operator.backward, (*inputs[:4], *rest))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", CASES)
-def test_meta(name: str, dtype: torch.dtype) -> None:
-    tensors, options = case(name)
-    there = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in options.items()}
-    if name == "floating":
-        there["attn_mask"] = there["attn_mask"].to(dtype)
-    leaves = [x.to("meta", dtype).requires_grad_() for x in tensors]
-    output, lse = scaled_dot_product_attention_with_lse(*leaves, **there)
-    assert output.shape == (B, H, L, E_V)
-    assert lse.shape == (B, H, L)
-    assert (output.dtype, lse.dtype) == (dtype, torch.float32)
-    assert output.device.type == "meta"
-    found = torch.autograd.grad(output.sum(), leaves)
-    assert [x.shape for x in found] == [x.shape for x in leaves]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_is_that_of_torch(dtype: torch.dtype) -> None:
-    leaves = [x.float().requires_grad_() for x in case("full")[0]]
-    with torch.autocast("cpu", dtype):
-        output = scaled_dot_product_attention(*leaves)
-        found = torch.autograd.grad(output.sum(), leaves)
-    assert output.dtype == dtype
-    rounded = [x.detach().to(dtype).requires_grad_() for x in leaves]
-    truth = scaled_dot_product_attention(*rounded)
-    assert torch.equal(output, truth)
-    expected = torch.autograd.grad(truth.sum(), rounded)
-    assert all(torch.equal(a, b.float()) for a, b in zip(found, expected, strict=True))
-
-
-def test_a_block_size_may_be_any_integer() -> None:
-    query = torch.ones(3, 2, dtype=torch.float64)
-    for size in (10**30, 2**63, np.int64(2)):
-        for blocks in ({"block_size_q": size}, {"block_size_k": size}):
-            assert torch.equal(scaled_dot_product_attention(query, query, query, **blocks), query)
-
-
-@pytest.mark.parametrize("together", [1, 2, 4, 9])
+@pytest.mark.parametrize("together", [1, 2, 9])
 @pytest.mark.parametrize(
     ("batch", "query", "key"),
     [
         ((2, 5), (2, 5), (2, 5)), ((5, 2), (5, 2), (5, 2)), ((2, 5), (2, 5), (2, 1)),
-        ((2, 5), (2, 5), (5,)), ((5, 2), (5, 1), (2,)), ((), (), ()), ((3,), (1,), (1,)),
+        ((5, 2), (5, 1), (2,)), ((), (), ()), ((3,), (1,), (1,)),
     ],
 )  # fmt: skip
 def test_the_walk_comes_to_each_head_once(
@@ -366,29 +322,7 @@ def test_the_walk_comes_to_each_head_once(
     assert torch.equal(found, torch.cat([x.expand(*batch, 1, 1) for x in (q, k)], -2))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("columns", [1, 2, 7])
-def test_a_tile_of_a_mask_that_broadcasts(rows: int, columns: int) -> None:
-    mask = normal(H, rows, columns)
-    for tile in (slice(0, 1), slice(1, 2)), (slice(1, 2), slice(0, 2)):
-        found = cut(mask, *tile).expand(H, *(s.stop - s.start for s in tile))
-        assert torch.equal(found, mask.expand(H, max(rows, 2), max(columns, 2))[:, *tile])
-
-
-def test_a_causal_tile_of_any_size_hides_the_future() -> None:
-    tensors = [normal(8, E), normal(8, E), normal(8, E_V)]
-    truth = with_gradients(tensors, is_causal=True)
-    for rows, columns in itertools.product(range(1, 9), repeat=2):
-        sizes = {"block_size_q": rows, "block_size_k": columns}
-        for one, other in zip(with_gradients(tensors, is_causal=True, **sizes), truth, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-
-
-def test_sums_are_kept_in_float64_only_where_the_scale_needs_it() -> None:
-    for scale, dtype in [(None, torch.float32), (0.5, torch.float32), (1e39, torch.float64)]:
-        for narrow in (torch.float32, torch.bfloat16):
-            assert computing_dtype(narrow, scale) == dtype
-        assert computing_dtype(torch.float64, scale) == torch.float64
+# -- the choice of blocks: nothing else sees a worse one, which is only slower ---------------------
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, cache: int | type[Exception], threads: int) -> None:
@@ -404,19 +338,11 @@ def made_up(monkeypatch: pytest.MonkeyPatch, cache: int | type[Exception], threa
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
 
 
-@pytest.mark.parametrize(
-    ("cache", "size"),
-    [(2**18, 2**18), (2**20, 2**20), (2**21, 2**21), (2**25, 2**21)]
-    + [(unknown, 2**20) for unknown in (0, -1, ValueError, OSError)],
-)
-def test_the_second_cache_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, cache: int | type[Exception], size: int
-) -> None:
-    made_up(monkeypatch, cache, 2)
-    assert second_cache() == size
-
-
-def test_without_sysconf_the_second_cache_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_cache_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {2**18: 2**18, 2**21: 2**21, 2**25: 2**21}
+    for cache, size in (known | dict.fromkeys((0, -1, ValueError, OSError), 2**20)).items():
+        made_up(monkeypatch, cache, 2)
+        assert second_cache() == size
     monkeypatch.delattr(os, "sysconf")  # as on Windows
     assert second_cache() == 2**20
 
@@ -429,26 +355,19 @@ SINGLE, DOUBLE = torch.float32, torch.float64
     [
         (2**20, 5000, 6000, False, SINGLE, (1024, 512, 2)),
         (2**20, 5000, 6000, False, DOUBLE, (512, 512, 2)),
-        (2**18, 5000, 6000, False, SINGLE, (512, 256, 2)),
-        (2**21, 5000, 6000, False, SINGLE, (1024, 1024, 2)),
         (5 * 2**18, 5000, 6000, False, SINGLE, (1024, 640, 2)),
         (2**20, 1024, 9000, True, SINGLE, (128, 4096, 2)),
         (2**20, 1025, 9000, True, SINGLE, (256, 2048, 2)),
-        (2**18, 1024, 9000, True, SINGLE, (128, 1024, 2)),
-        (2**20, 512, 512, False, SINGLE, (512, 512, 2)),
         (2**20, 512, 512, True, SINGLE, (128, 512, 8)),
-        (2**21, 512, 512, True, SINGLE, (128, 512, 16)),
         (2**20, 100, 90, True, SINGLE, (100, 90, 58)),
         (2**20, 1, 2**22, False, SINGLE, (1, 2**19, 2)),
-        (2**20, 1, 1, False, SINGLE, (1, 1, 2**19)),
         (2**20, 0, 0, True, SINGLE, (1, 1, 2**19)),
     ],
-)  # fmt: skip
+)
 def test_tiles_fit_the_machine(
     monkeypatch: pytest.MonkeyPatch, cache: int, n_queries: int, n_keys: int, is_causal: bool,
     dtype: torch.dtype, found: tuple[int, int, int],
 ) -> None:  # fmt: skip
-    """Nothing else sees a worse choice: the results are the same, later, and from more memory."""
     made_up(monkeypatch, cache, 2)
     query, key = torch.empty(n_queries, 1), torch.empty(n_keys, 1)
     band = Band(right=0 if is_causal else None)
@@ -456,18 +375,6 @@ def test_tiles_fit_the_machine(
     made_up(monkeypatch, cache, 64)
     *lengths, together = sizes(query, key, band, dtype, 0, 0)
     assert lengths == [*found[:2]] and together >= 64  # a tile for every core
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_a_result_depends_on_the_machine_by_rounding_alone(
-    monkeypatch: pytest.MonkeyPatch, is_causal: bool
-) -> None:
-    tensors, found = [normal(1100, E) for _ in range(3)], []
-    for cache in (2**12, 2**20):
-        made_up(monkeypatch, cache, 1)
-        found.append(with_gradients(tensors, is_causal=is_causal))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
@@ -480,14 +387,3 @@ def test_a_gpu_takes_large_blocks_and_many_heads_together() -> None:
     short = SimpleNamespace(is_cuda=True, shape=(2, 3, 8, 64))
     assert found(short, Band(right=0), 0, 64) == (8, 64, 2**24 // (8 * 64))
     assert found(on_gpu, Band(), 5000, 5000) == (5000, 5000, 1)
-
-
-def test_room_is_made_for_values_near_the_largest_number_alone() -> None:
-    least = torch.finfo(torch.float32).max / 4  # for two keys
-    for device in ("cpu", "meta"):  # meta looks at nothing, as a GPU does
-        assert headroom_of(torch.empty(2, 0, device=device), torch.float32, 1.0) is None
-        assert headroom_of(torch.empty(0, 2, device=device), torch.float32, 1.0) is None
-    assert headroom_of(torch.full((2, 1), least), torch.float32, math.log(2)) is None
-    room = headroom_of(torch.full((2, 1), 1.1 * least), torch.float32, math.log(2))
-    assert room is not None and room.item() == 2
-    assert headroom_of(torch.empty(2, 1, device="meta"), torch.float32, 1.0) is not None

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from mistakes import drawn, gradients, hold, log_sum_exp, masked, scores, softmax, up_to
 from torch import Tensor
 
 from attnlib import torch_dense, torch_ring
@@ -33,7 +32,7 @@ from attnlib.torch_ring._shards import Plan
 from attnlib.torch_ring._threads import between_threads
 
 BALANCES = ("contiguous", "zigzag")
-SIZES = list(itertools.product((0, 1, 2, 3, 5, 16, 64, 67), (1, 2, 3, 4, 7)))
+SIZES = list(itertools.product((0, 1, 3, 5, 16, 23), (1, 2, 3, 7)))
 
 
 # Who has what -------------------------------------------------------------------------------------
@@ -93,76 +92,19 @@ def test_work_is_the_number_of_pairs_that_meet(balance: str, is_causal: bool) ->
         assert work(n_tokens, n_devices, is_causal, balance) == wanted
 
 
-@pytest.mark.parametrize("n_devices", [2, 3, 4, 8])
-def test_work_in_closed_form(n_devices: int) -> None:
-    c = 5
-    n_own, n_tokens = 2 * c, 2 * c * n_devices
-    zigzag = [2 * c * c + c, *[2 * c * c] * (n_devices - 1)]
-    assert work(n_tokens, n_devices) == [zigzag] * n_devices
-    contiguous = [sum(steps) for steps in work(n_tokens, n_devices, balance="contiguous")]
-    mean = sum(contiguous) / n_devices
-    ratio = (n_own * (2 * n_devices - 1) + 1) / (n_own * n_devices + 1)  # → 2 - 1/P
-    assert math.isclose(max(contiguous) / mean, ratio)
+def test_every_device_sends_its_keys_round_and_their_gradients_home() -> None:
+    """7 tokens are 3, 2 and 2; backward, the gradients go all the way."""
+    assert [bytes_sent(layout(7, 3), rank, 10) for rank in range(3)] == [
+        (50, 50 + 70), (50, 50 + 70), (40, 40 + 70),
+    ]  # fmt: skip
+    assert bytes_sent(layout(7, 1), 0, 10) == (0, 0)
 
 
-class Visits:
-    """The link of one device whose shards of other devices are at hand; it counts messages."""
-
-    def __init__(self, rank: int, shards: list[list[Tensor]]) -> None:
-        self.rank, self.size, self.shards, self.step = rank, len(shards), shards, 0
-        self.sent = 0
-
-    def pass_on(self, tensors: list[Tensor], length: int) -> Callable[[], list[Tensor]]:
-        self.sent += sum(x.nbytes for x in tensors)
-        shards = self.shards[(self.rank - self.step - 1) % self.size]
-        assert {x.shape[-2] for x in shards} == {length}
-
-        def arrived() -> list[Tensor]:
-            self.step += 1
-            return shards
-
-        return arrived
-
-
-@pytest.mark.parametrize("is_causal", [True, False])
-@pytest.mark.parametrize("balance", BALANCES)
-def test_devices_compute_and_send_what_was_counted(
-    monkeypatch: pytest.MonkeyPatch, balance: str, is_causal: bool
-) -> None:
-    operator, link = torch.ops.attnlib.torch_blockwise, None
-    counts: list[list[int]] = []
-
-    def counting(
-        query: Tensor, key: Tensor, value: Tensor, mask: Any, band: Any, *rest: Any
-    ) -> Any:
-        rows, columns = (torch.arange(x.shape[-2]) for x in (query, key))
-        seen = torch.as_tensor(Band.of(band).sees(rows[:, None], columns))
-        counts[-1][link.step] += int(seen.expand(len(rows), len(columns)).sum())
-        return operator(query, key, value, mask, band, *rest)
-
-    monkeypatch.setattr(torch.ops.attnlib, "torch_blockwise", counting)
-    for n_tokens, n_devices in [(12, 3), (7, 2), (13, 4), (3, 4)]:
-        spans = layout(n_tokens, n_devices, balance)
-        query, key, value = (torch.ones(2, n_tokens, n) for n in (4, 4, 3))
-        shards = [[shard(x, own) for x in (key, value)] for own in spans]
-        plan = Plan(spans, spans, Band(right=0 if is_causal else None))
-        counts.clear()
-        for rank, own in enumerate(spans):
-            link = Visits(rank, shards)
-            counts.append([0] * n_devices)
-            torch_ring._attend(link, plan, shard(query, own), *shards[rank], None)
-            assert link.sent == bytes_sent(spans, rank, 2 * (4 + 3) * 4)[0]
-        assert counts == work(n_tokens, n_devices, is_causal, balance)
-
-
-def test_bytes_in_closed_form() -> None:
-    n_tokens, numbers = 48, 3 * 2 * (5 + 7)  # B · H_kv · (d_k + d_v)
-    for n_devices in (1, 2, 3, 4):
-        for rank in range(n_devices):
-            found = bytes_sent(layout(n_tokens, n_devices), rank, 4 * numbers)
-            of_shard = n_tokens // n_devices * numbers * 4
-            wanted = (n_devices - 1) * of_shard, (2 * n_devices - 1) * of_shard
-            assert found == (wanted if n_devices > 1 else (0, 0))
+def test_what_nobody_sees_is_not_computed() -> None:
+    """Under a causal mask the first device computes nothing of the keys of the second."""
+    spans = layout(8, 2, "contiguous")
+    plan = Plan(spans, spans, Band(right=0))
+    assert [len(list(plan.parts(0, source))) for source in (0, 1)] == [1, 0]
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -182,17 +124,27 @@ def results(attend: Any, n_tokens: int, dtype: torch.dtype, **options: Any) -> l
     return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
 
 
-@pytest.mark.parametrize("is_causal", [True, False])
-@pytest.mark.parametrize("balance", BALANCES)
-@pytest.mark.parametrize("n_tokens", [64, 67, 5, 3, 2])
-def test_any_number_of_devices_gives_the_same(n_tokens: int, balance: str, is_causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("n_tokens", "n_devices", "balance", "is_causal"),
+    [
+        (16, 4, "zigzag", True),
+        (17, 4, "zigzag", True),
+        (17, 4, "contiguous", True),
+        (17, 2, "zigzag", False),
+        (3, 4, "contiguous", True),  # the last device has no token
+        (3, 2, "zigzag", False),
+    ],
+)
+def test_any_number_of_devices_gives_the_same(
+    n_tokens: int, n_devices: int, balance: str, is_causal: bool
+) -> None:
     dense = torch_dense.scaled_dot_product_attention_with_lse
     wanted = results(dense, n_tokens, torch.float64, is_causal=is_causal)
-    for n_devices in (2, 4):
-        options = {"n_devices": n_devices, "balance": balance, "is_causal": is_causal}
-        ring = scaled_dot_product_attention_with_lse
-        found = results(ring, n_tokens, torch.float64, **options)
-        torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
+    found = results(
+        scaled_dot_product_attention_with_lse, n_tokens, torch.float64, is_causal=is_causal,
+        n_devices=n_devices, balance=balance,
+    )  # fmt: skip
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
 
 
 def test_gradients_of_half_precision_are_added_up_in_float32() -> None:
@@ -209,14 +161,7 @@ def test_gradients_of_half_precision_are_added_up_in_float32() -> None:
     assert all(four <= 1.1 * one for one, four in zip(*errors, strict=True)), errors
 
 
-def test_two_runs_give_the_same_bits() -> None:
-    ring = scaled_dot_product_attention_with_lse
-    first, second = (results(ring, 67, torch.float32, n_devices=4) for _ in range(2))
-    assert all(map(torch.equal, first, second))
-
-
-@pytest.mark.parametrize("columns", [1, 7])
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 1)])
 def test_the_gradient_of_a_mask_is_gathered_from_all_devices(rows: int, columns: int) -> None:
     query, key, value = normal(2, 5, 4), normal(2, 7, 4, seed=2), normal(2, 7, 3, seed=3)
     found = []
@@ -298,149 +243,3 @@ ONES = torch.ones(4, 2)
 def test_an_error_says_what_came(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
-
-
-# Mistakes that people make, by name: see test_mistakes --------------------------------------------
-
-
-def in_a_ring(*arrays: Any, upstream: Any = None, **options: Any) -> Any:
-    """Return the output of arrays, or their gradients where there is an upstream."""
-    leaves = [torch.from_numpy(x).requires_grad_() for x in arrays]
-    output = scaled_dot_product_attention(*leaves, **options)
-    if upstream is None:
-        return output.detach().numpy()
-    return [g.numpy() for g in torch.autograd.grad(output, leaves, torch.from_numpy(upstream))]
-
-
-def within(spans: Sequence[Sequence[Span]]) -> Any:
-    """Return for each token its place in its span."""
-    places = {
-        token: token - span.start for own in spans for span in own for token in tokens([span])
-    }
-    return np.array([places[token] for token in sorted(places)])
-
-
-@pytest.mark.parametrize("balance", BALANCES)
-def test_a_query_sees_what_the_whole_sequence_lets_it_see(balance: str) -> None:
-    n, n_devices = 12, 3
-    query, key, value = drawn((n, 3), (n, 3), (n, 2))
-    s, spans = scores(query, key), layout(n, n_devices, balance)
-    place = within(spans)
-    moved = np.zeros((n, n), bool)
-    for rank, step in itertools.product(range(n_devices), repeat=2):
-        here, taken_for = (tokens(spans[(rank + i * step) % n_devices]) for i in (-1, 1))
-        for i, (j, other) in itertools.product(
-            tokens(spans[rank]), zip(here, taken_for, strict=True)
-        ):
-            moved[i, j] = other <= i
-    wrong = [
-        ("the mask is that of the spans, not of the sequence", place <= place[:, None]),
-        ("keys are taken for those of another device", moved),
-        ("the future is seen", np.ones((n, n), bool)),
-    ]
-    got = in_a_ring(query, key, value, is_causal=True, n_devices=n_devices, balance=balance)
-    right = softmax(masked(s, up_to(n, n))) @ value
-    hold("torch_ring", got, right, [(w, softmax(masked(s, part)) @ value) for w, part in wrong])
-
-
-def test_without_a_mask_zigzag_is_only_another_order() -> None:
-    query, key, value = drawn((12, 3), (12, 3), (12, 2))
-    s = scores(query, key)
-    wrong = [("zigzag is taken for a causal mask", softmax(masked(s, up_to(12, 12))) @ value)]
-    hold("torch_ring", in_a_ring(query, key, value, n_devices=3), softmax(s) @ value, wrong)
-
-
-@pytest.mark.parametrize("balance", BALANCES)
-def test_uneven_shards_have_all_tokens(balance: str) -> None:
-    n, n_devices = 11, 2
-    query, key, value = drawn((n, 3), (n, 3), (n, 2))
-    pieces = n_devices if balance == "contiguous" else 2 * n_devices
-    few = slice(0, n // pieces * pieces)
-    less = softmax(scores(query[few], key[few])) @ value[few]
-    got = in_a_ring(query, key, value, n_devices=n_devices, balance=balance)
-    right = softmax(scores(query, key)) @ value
-    hold("torch_ring", got, right, [("the last tokens belong to nobody", less)])
-
-
-def folded(parts: list[Any], values: list[Any], log: Any = np.log, shifted: bool = True) -> Any:
-    """Return the output of rows whose parts are merged as the ring does it, or with a mistake."""
-    o, m, log_ell = 0.0, np.full((len(parts[0]), 1), -1e300), np.full((len(parts[0]), 1), -np.inf)
-    for s, v in zip(parts, values, strict=True):
-        m_part = s.max(-1, keepdims=True)
-        M = np.maximum(m, m_part)
-        sums = (
-            np.exp(log_ell + m - M),
-            np.exp(log(np.exp(s - m_part).sum(-1, keepdims=True)) + shifted * (m_part - M)),
-        )
-        o = (sums[0] * o + sums[1] * (softmax(s) @ v)) / (sums[0] + sums[1])
-        m, log_ell = M, np.log(sums[0] + sums[1])
-    return o
-
-
-def test_parts_are_merged_by_the_weights_of_their_rows() -> None:
-    n = 6
-    query, key, value = drawn((n, 3), (n, 3), (n, 2))
-    s, halves = 3 * scores(query, key), (slice(0, 3), slice(3, 6))
-
-    def merged(**mistake: Any) -> Any:
-        rows = []
-        for rank in (0, 1):
-            order = [halves[rank], halves[1 - rank]]
-            parts = [s[halves[rank], columns] for columns in order]
-            rows.append(folded(parts, [value[columns] for columns in order], **mistake))
-        return np.concatenate(rows)
-
-    wrong = [
-        ("row sums are merged in base 2", merged(log=np.log2)),
-        ("a part is merged without its maximum", merged(shifted=False)),
-    ]
-    got = in_a_ring(query, key, value, scale=3 * 3**-0.5, balance="contiguous")
-    assert np.allclose(merged(), softmax(s) @ value)
-    hold("torch_ring", got, softmax(s) @ value, wrong)
-
-
-def contributions(query: Any, key: Any, value: Any, upstream: Any, spans: Any, stale: bool) -> Any:
-    """Return what a device gives to dQ of its queries, and to dK and dV of a device's keys."""
-    n, factor = len(spans), query.shape[-1] ** -0.5
-    lse = log_sum_exp(scores(query, key))[:, None]
-    D = (upstream * (softmax(scores(query, key)) @ value)).sum(-1, keepdims=True)
-    found = {}
-    for rank, source in itertools.product(range(n), repeat=2):
-        i, j = tokens(spans[rank]), tokens(spans[rank if stale else source])
-        weights = np.exp(scores(query[i], key[j]) - lse[i])
-        d_scores = weights * (upstream[i] @ value[j].T - D[i])
-        found[rank, source] = (
-            factor * d_scores @ key[j], factor * d_scores.T @ query[i], weights.T @ upstream[i],
-        )  # fmt: skip
-    return found
-
-
-def test_the_backward_goes_round_with_the_right_keys_and_comes_home() -> None:
-    n, n_devices = 12, 3
-    query, key, value, upstream = drawn((n, 3), (n, 3), (n, 2), (n, 2))
-    spans, ranks = layout(n, n_devices, "contiguous"), range(n_devices)
-    arrays = query, key, value, upstream
-    fresh, stale = (contributions(*arrays, spans, stale=x) for x in (False, True))
-
-    def d_key(found: Any, of: Callable[[int], int], ranks_of: Callable[[int], Any]) -> Any:
-        home = [sum(found[rank, of(own)][1] for rank in ranks_of(own)) for own in ranks]
-        return np.concatenate(home)
-
-    right = gradients(*arrays)
-    assert np.allclose(d_key(fresh, lambda own: own, lambda own: ranks), right["key"])
-    got = in_a_ring(query, key, value, upstream=upstream, n_devices=n_devices, balance="contiguous")
-    last = [
-        ("each device uses its own keys in every step", d_key(stale, lambda r: r, lambda r: ranks)),
-        (
-            "what the devices before added up is lost",
-            d_key(fresh, lambda own: own, lambda own: [(own - 1) % n_devices]),
-        ),
-        (
-            "the gradients of keys do not come home",
-            d_key(fresh, lambda own: (own + 1) % n_devices, lambda own: ranks),
-        ),
-    ]
-    hold("torch_ring", got[1], right["key"], last)
-    d_query = np.concatenate([sum(stale[rank, source][0] for source in ranks) for rank in ranks])
-    hold("torch_ring", got[0], right["query"], [(last[0][0], d_query)])
-    hold("torch_ring", got[2], right["value"], [])

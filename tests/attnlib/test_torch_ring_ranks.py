@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,24 @@ from attnlib import torch_ring
 from attnlib.torch_ring import _ranks, bytes_sent, layout, run, unshard
 
 ROOT = Path(__file__).parents[2]
+LIMIT = 120.0  # seconds; ranks that return or fail need a few even on a busy machine
 # Sequences that all devices share evenly, unevenly, and that leave one without a token.
 CASES: list[Case] = [
-    (64, "zigzag", {"is_causal": True}),
-    (67, "zigzag", {"is_causal": True}),
-    (67, "contiguous", {"is_causal": True}),
-    (67, "zigzag", {"is_causal": False}),
+    (16, "zigzag", {"is_causal": True}),
+    (19, "contiguous", {"is_causal": True}),
+    (19, "zigzag", {"is_causal": False}),
     (3, "zigzag", {"is_causal": True}),
     (3, "contiguous", {"is_causal": False}),
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def server() -> None:
-    """Start what starts the ranks: it imports torch."""
-    run(os.getpid, 2, limit=60)
+def ranks(function: Any, size: int, *args: Any) -> list[Any]:
+    """Run a function on ranks, with more time than it needs on any machine."""
+    return run(function, size, *args, limit=LIMIT)
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Any:
+def one_thread() -> Iterator[None]:
     """Compute on one thread, as a rank does."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -71,20 +71,20 @@ def whole(case: Case, shards: list[list[Tensor]]) -> list[Tensor]:
 
 @pytest.mark.parametrize("n_devices", [2, 4])
 def test_processes_give_the_bits_of_threads(n_devices: int) -> None:
-    found = run(ring_ranks.results_of, n_devices, CASES)
+    found = ranks(ring_ranks.results_of, n_devices, CASES)
     for case, shards in zip(CASES, zip(*found, strict=True), strict=True):
         assert all(map(torch.equal, whole(case, list(shards)), by_threads(case, n_devices))), case
 
 
 def test_a_single_rank_sends_nothing_and_gives_the_same() -> None:
     case: Case = (11, "zigzag", {"is_causal": True})
-    (found,) = run(ring_ranks.results_of, 1, [case])
+    (found,) = ranks(ring_ranks.results_of, 1, [case])
     assert all(map(torch.equal, found[0], by_threads(case, 1)))
 
 
 def test_ranks_send_the_bytes_that_were_counted() -> None:
     cases = [(64, "zigzag", {}), (67, "zigzag", {}), (5, "contiguous", {})]
-    for rank, found in enumerate(run(ring_ranks.bytes_of, 3, cases)):
+    for rank, found in enumerate(ranks(ring_ranks.bytes_of, 3, cases)):
         for (n_tokens, balance, _), sent in zip(cases, found, strict=True):
             per_token = 2 * 2 * (5 + 3) * 4  # B · H_kv · (d_k + d_v) numbers of 4 bytes
             assert sent == bytes_sent(layout(n_tokens, 3, balance), rank, per_token)
@@ -92,7 +92,7 @@ def test_ranks_send_the_bytes_that_were_counted() -> None:
 
 def test_a_mesh_and_a_group_are_taken_and_others_are_refused() -> None:
     case = (11, "zigzag", {"is_causal": True})
-    found = run(ring_ranks.groups_of, 2, case)
+    found = ranks(ring_ranks.groups_of, 2, case)
     wanted = by_threads(case, 2)
     for place in (0, 1):
         assert all(map(torch.equal, whole(case, [x[place] for x in found]), wanted))
@@ -103,7 +103,7 @@ def test_a_mesh_and_a_group_are_taken_and_others_are_refused() -> None:
 
 
 def test_ranks_that_ask_for_different_things_are_told_so() -> None:
-    first, second = run(ring_ranks.disagree, 2)
+    first, second = ranks(ring_ranks.disagree, 2)
     wrong = "ranks must agree on shapes, dtype and options"
     said = [
         "", "gradients=True", "query (L, 4), key (L, 4), value (L, 4)",
@@ -121,13 +121,18 @@ def test_ranks_that_ask_for_different_things_are_told_so() -> None:
 
 
 def test_a_second_derivative_names_the_form_that_has_it() -> None:
-    for error in run(ring_ranks.second_derivative, 2):
+    for error in ranks(ring_ranks.second_derivative, 2):
         assert error == (
             "torch_ring has no second derivatives (create_graph=True); torch_dense has them"
         )
 
 
 # Failures -----------------------------------------------------------------------------------------
+
+
+def pids(folder: Path) -> list[int]:
+    """Return the numbers of the processes that have begun; a file may be there before its text."""
+    return [int(text) for file in folder.glob("[0-9]") if (text := file.read_text())]
 
 
 def is_gone(pid: int) -> bool:
@@ -138,13 +143,18 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def all_gone(folder: Path, size: int, within: float = 1.0) -> bool:
-    """Return whether all ranks that wrote their numbers have ended."""
-    numbers = [int(file.read_text()) for file in folder.glob("[0-9]")]
-    end = time.monotonic() + within
-    while not all(map(is_gone, numbers)) and time.monotonic() < end:
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Wait for what must come true some time."""
+    end = time.monotonic() + LIMIT
+    while not condition() and time.monotonic() < end:
         time.sleep(0.01)
-    return len(numbers) == size and all(map(is_gone, numbers))
+    return condition()
+
+
+def all_gone(folder: Path, size: int) -> bool:
+    """Return whether all ranks have begun, and have ended."""
+    begun = pids(folder)
+    return len(begun) == size and comes_true(lambda: all(map(is_gone, begun)))
 
 
 FAILURES = {
@@ -158,52 +168,46 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_rank_that_fails_ends_the_others(how: str, tmp_path: Path) -> None:
-    for attempt in range(3):  # other programs may take the time of one
-        (folder := tmp_path / str(attempt)).mkdir()
-        start = time.monotonic()
-        with pytest.raises(RuntimeError, match=FAILURES[how]):
-            run(ring_ranks.fails, 3, how, str(folder))
-        seconds = time.monotonic() - start
-        assert all_gone(folder, 3)
-        if seconds < 2:
-            return
-    pytest.fail(f"three attempts took 2 s or longer, the last one {seconds:.1f} s")
-
-
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        # On a busy machine all ranks may still wait when the limit is reached.
-        ("hangs", r"rank 1 of 3 did not .*, at File .*ring_ranks.py.* in fails"),
-        pytest.param(
-            "calls another collective", r"rank 1 of 3 (raised|did not)", marks=pytest.mark.slow
-        ),
-    ],
-    ids=["hangs", "calls another collective"],
-)
-def test_a_rank_that_hangs_ends_the_others_within_the_limit(
-    how: str, words: str, tmp_path: Path
+def test_a_rank_that_fails_ends_the_others(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, limit = time.monotonic(), 3.0
-    with pytest.raises(RuntimeError, match=words):
-        run(ring_ranks.fails, 3, how, str(tmp_path), limit=limit)
-    assert time.monotonic() - start < limit + 1
+    monkeypatch.setattr(_ranks, "GRACE", LIMIT)  # a busy machine may need longer than usual
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match=FAILURES[how]):
+        ranks(ring_ranks.fails, 3, how, str(tmp_path))
+    assert time.monotonic() - start < LIMIT / 2
     assert all_gone(tmp_path, 3)
 
 
-def test_ranks_that_all_hang_are_all_named(tmp_path: Path) -> None:
-    start, limit = time.monotonic(), 2.5
-    with pytest.raises(RuntimeError, match=r"rank 0 of 2 did not .*, at File") as got:
-        run(ring_ranks.hang, 2, str(tmp_path), limit=limit)
-    assert "rank 1 of 2 did not return within 2.5 s, at File" in str(got.value)
-    assert time.monotonic() - start < limit + 1
-    assert all_gone(tmp_path, 2)
+@pytest.mark.parametrize(
+    ("function", "size", "words"),
+    [
+        # Only one does: the others wait for it, and lose patience before the limit.
+        (ring_ranks.one_hangs, 3, r"rank 1 of 3 did not .*, at File .*ring_ranks.py.* in hang"),
+        (ring_ranks.hang, 2, r"rank 0 .* did not .*, at File .*\nrank 1 of 2 did not .*, at File"),
+    ],
+)
+def test_ranks_that_hang_are_named_and_ended(
+    function: Any, size: int, words: str, tmp_path: Path
+) -> None:
+    """A busy machine may need some of the time to start them: then they are given more."""
+    for limit in (2.5, 20.0, LIMIT):
+        start = time.monotonic()
+        with pytest.raises(
+            RuntimeError, match=f"did not (return within {limit:g} s|answer)"
+        ) as got:
+            run(function, size, str(tmp_path), limit=limit)
+        assert time.monotonic() - start < limit + 60
+        if re.search(words, str(got.value)):
+            break
+    else:
+        pytest.fail(str(got.value))
+    assert all_gone(tmp_path, size)
 
 
 def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank() -> None:
     with pytest.raises(RuntimeError, match=r"rank [01] of 2 raised .*pickle"):
-        run(ring_ranks.cannot_be_pickled, 2)
+        ranks(ring_ranks.cannot_be_pickled, 2)
 
 
 def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,12 +227,10 @@ def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": folders}
     )
-    end = time.monotonic() + 60
-    while len(list(tmp_path.glob("[0-9]"))) < 2 and time.monotonic() < end:
-        time.sleep(0.1)
+    assert comes_true(lambda: len(pids(tmp_path)) == 2)
     parent.kill()
     parent.wait()
-    assert all_gone(tmp_path, 2, within=10)
+    assert all_gone(tmp_path, 2)
 
 
 def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
@@ -237,34 +239,10 @@ def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
     for place, function in enumerate((torch_ring.layout, torch_ring.shard)):
         (folder := tmp_path / str(place)).mkdir()
         work = pickle.dumps((function, (4, 1)))
-        answers.append(_ranks._answer(work, 0, 1, str(folder), time.monotonic() + 20))
+        answers.append(_ranks._answer(work, 0, 1, str(folder), time.monotonic() + LIMIT))
     assert answers[0].result == layout(4, 1)
     assert answers[1].error.startswith("raised TypeError: x must be a torch.Tensor")
     assert not answers[1].lost
-
-
-# torch's own ring, which is private ---------------------------------------------------------------
-
-
-def missing() -> str:
-    """Return what this version of torch lacks of its own ring."""
-    try:
-        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
-    except ImportError as error:
-        return str(error)
-    names = ("_templated_ring_attention", "_templated_ring_attention_backward", "_cp_options")
-    return ", ".join(name for name in names if not hasattr(theirs, name))
-
-
-@pytest.mark.skipif(bool(missing()), reason=f"torch {torch.__version__} lacks {missing()}")
-@pytest.mark.parametrize(
-    ("balance", "is_causal"), [("zigzag", True), ("contiguous", True), ("contiguous", False)]
-)
-def test_the_ring_of_torch_gives_the_same(balance: str, is_causal: bool) -> None:
-    case = (48, balance, {"is_causal": is_causal})
-    for found in run(ring_ranks.results_of_torch, 3, case):
-        theirs, ours = found[:4], found[4:]
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-6)
 
 
 @pytest.mark.slow

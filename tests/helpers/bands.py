@@ -17,13 +17,10 @@ from attnlib.triton_fused._launch import Kept, Operands, Upstream, attend, diffe
 E, E_V, SCALE = 5, 3, 0.7
 
 
-def operands(
-    n_queries: int, n_keys: int, group: int = 1, dtype: torch.dtype = torch.float64
-) -> Operands:
+def operands(n_queries: int, n_keys: int, group: int = 1) -> Operands:
     """Return inputs with as many query heads as share one key head."""
     shapes = (1, group, n_queries, E), (1, 1, n_keys, E), (1, 1, n_keys, E_V)
-    query, key, value = (tensor(x, DEVICE).to(dtype) for x in drawn(*shapes))
-    return Operands(query, key, value, None)
+    return Operands(*(tensor(x, DEVICE) for x in drawn(*shapes)), None)
 
 
 def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]:
@@ -48,10 +45,7 @@ def upstream(output: Tensor, lse: Tensor) -> Upstream:
 
 
 def seen(n_queries: int, n_keys: int, band: Band) -> Tensor:
-    """Return the band as a boolean mask, one pair at a time."""
-    mask = torch.zeros(n_queries, n_keys, dtype=torch.bool)
-    for i in range(n_queries):
-        for j in range(n_keys):
-            from_left = band.left is None or j >= i + band.first - band.left
-            mask[i, j] = from_left and (band.right is None or j <= i + band.first + band.right)
-    return mask.to(DEVICE)
+    """Return the band as a boolean mask."""
+    place, key = torch.arange(n_queries)[:, None] + band.first, torch.arange(n_keys)
+    left, right = (math.inf if bound is None else bound for bound in band[1:])
+    return ((key >= place - left) & (key <= place + right)).to(DEVICE)

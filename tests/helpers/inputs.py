@@ -1,4 +1,4 @@
-"""What the tests feed: the sizes, shapes and layouts of `attnlib.conformance`, as NumPy arrays."""
+"""What the tests feed: the sizes of `attnlib.conformance`, and its numbers as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,28 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rungs import DTYPES
 
-from attnlib.conformance import _numbers
 from attnlib.conformance._case import E_V, B, E, H, L, S
-from attnlib.conformance._layouts import (
-    LAYOUTS,
-    backwards,
-    heads_inside,
-    read_only,
-    shifted,
-    strided,
-    transposed,
-    unaligned,
-)
 
-__all__ = [
-    "EMPTY_AXES", "E_V", "LAYOUTS", "B", "E", "H", "L", "S", "backwards", "drawn", "heads_inside",
-    "read_only", "shifted", "some", "strided", "transposed", "unaligned",
-]  # fmt: skip
+__all__ = ["E_V", "B", "E", "H", "L", "S", "drawn", "some"]
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
-
-EMPTY_AXES = list(_numbers.EMPTY_AXES.values())
 
 
 def drawn(*shapes: Shape, dtype: str = "float64", seed: int = 7) -> list[Array]:

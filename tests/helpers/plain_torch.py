@@ -1,7 +1,7 @@
 """Attention by PyTorch: an independent peer, the truth of gradients, the measure of half precision.
 
 In float64 `gradients` is what every rung's gradient is held against; test_conformance_gradients
-holds it against finite differences of the definition. In half precision the errors of `plain` and
+holds it against the equations of `attnlib.conformance`. In half precision the errors of `plain` and
 `gradients` are what a rung's own errors are measured by.
 """
 
@@ -13,25 +13,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from rungs import array, tensor
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attnlib.conformance._tensors import plain_scores
 
 Array = NDArray[Any]
-
-
-def fused(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None, **o: Any
-) -> Array:
-    """Return torch's own attention, pinned to its MATH backend."""
-    mask = None if attn_mask is None else tensor(attn_mask)
-    with sdpa_kernel(SDPBackend.MATH):
-        return array(
-            functional.scaled_dot_product_attention(
-                tensor(query), tensor(key), tensor(value), mask, **o
-            )
-        )
 
 
 def attention(

@@ -134,9 +134,15 @@ def second_derivative() -> str:
     return ""
 
 
+def begin(folder: str) -> None:
+    """Write down the number of this process, and wait until all ranks have done so."""
+    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
+    dist.barrier()
+
+
 def fails(how: str, folder: str) -> int:
     """Do the same on all ranks, but for rank 1, which fails while the others wait for it."""
-    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
+    begin(folder)
     x = torch.ones(4, 2)
     if dist.get_rank() == 1:
         match how:
@@ -150,57 +156,25 @@ def fails(how: str, folder: str) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "returns":
                 return 0
-            case "hangs":
-                time.sleep(600)
             case "has other shapes":
                 x = torch.ones(4, 3)
-            case "calls another collective":
-                dist.all_reduce(torch.ones(10_000))
     ring_attention(x, x, x, n_tokens=4 * dist.get_world_size())
     return 1
 
 
+def one_hangs(folder: str) -> None:
+    """Let the others wait for rank 1."""
+    if dist.get_rank() == 1:
+        hang(folder)
+    begin(folder)
+    dist.barrier()
+
+
 def hang(folder: str) -> None:
     """Never return."""
-    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
+    begin(folder)
     time.sleep(600)
 
 
 def cannot_be_pickled() -> Any:
     return lambda: 1
-
-
-# torch's own ring ---------------------------------------------------------------------------------
-
-
-def results_of_torch(case: Case) -> list[Tensor]:
-    """Return output and gradients by the ring in torch, with torch's attention on each rank."""
-    from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
-
-    n_tokens, balance, options = case
-    is_causal = options["is_causal"]
-    theirs._cp_options.enable_load_balance = balance == "zigzag"
-    group, rank = dist.group.WORLD, dist.get_rank()
-    spans = layout(n_tokens, dist.get_world_size(), balance)[rank]
-    query, key, value, above = (shard(x, spans) for x in problem(n_tokens))
-    value, above = (torch.cat([x, x[..., :2]], -1) for x in (value, above))  # d_v = d_k there
-    key, value = (x.repeat_interleave(2, 1) for x in (key, value))
-    forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-
-    def differentiate(
-        *, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
-        logsumexp: Tensor, is_causal: bool,
-    ) -> Any:  # fmt: skip
-        return backward(grad_out, query, key, value, out, logsumexp, 0.0, is_causal)
-
-    output, lse = theirs._templated_ring_attention(
-        group, 2, forward, query, key, value, is_causal=is_causal
-    )
-    found = theirs._templated_ring_attention_backward(
-        group, 2, differentiate, above, "grad_out", query, key, value, output, lse, is_causal
-    )
-    *leaves, above = (x.detach().requires_grad_() for x in (query, key, value, above))
-    ours = ring_attention(*leaves, is_causal, n_tokens=n_tokens, balance=balance)
-    gradients = torch.autograd.grad(ours, leaves, above.detach())
-    return [output, *found, ours.detach(), *gradients]

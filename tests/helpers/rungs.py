@@ -115,12 +115,10 @@ class Rung:
 
     @property
     def has_second_derivatives(self) -> bool:
-        """Whether gradients have gradients; asked for one, the others name a rung that does."""
-        return self.is_differentiated_by_autograd
+        """Whether gradients have gradients, and there is a forward mode.
 
-    @property
-    def has_forward_mode(self) -> bool:
-        """Whether forward-mode derivatives are promised."""
+        Asked for them, the others name a rung that has them.
+        """
         return self.is_differentiated_by_autograd
 
     @property
@@ -234,7 +232,7 @@ def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecor
 
     In an interpreter a call takes a tenth of a second, and in a ring many calls make one. There a
     test runs in the first dtype alone, and `make slow` runs it. (`make test` asks such a rung what
-    test_cases asks, its own tests, and those for the usual mistakes.)
+    test_cases asks, and its own tests.)
     """
     first, *others = [[dtype] for dtype in dtypes] or [[]]
     chosen = []

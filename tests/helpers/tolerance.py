@@ -16,20 +16,10 @@ from attnlib.conformance._tolerance import (
 )
 
 __all__ = [
-    "HALF", "assert_close", "difference_size", "epsilon", "forward_size", "gradient_sizes",
-    "lse_size",
+    "HALF", "assert_close", "epsilon", "forward_size", "gradient_sizes", "lse_size",
 ]  # fmt: skip
 
 Array = NDArray[np.generic]
-
-
-def difference_size(size: float, step: float) -> float:
-    """Return the number of ε of float64 by which (f(x + h) - f(x - h)) / 2h can be off.
-
-    f is off by `size`, so the quotient by size / h. What it leaves out is h²/6 of a third
-    derivative, a sum of products of the factors that `size` bounds.
-    """
-    return size / step + size * step**2 / epsilon("float64")
 
 
 def assert_close(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from pathlib import Path
@@ -18,115 +17,72 @@ def code(source: str, **values: Any) -> dict[str, Any]:
     return cell | {"source": source} | values
 
 
+def output(kind: str, **values: Any) -> dict[str, Any]:
+    return {"output_type": kind} | values
+
+
 def untidy() -> dict[str, Any]:
     """Return a notebook as editors leave it behind."""
-    return {
-        "nbformat": 4,
-        "nbformat_minor": 5,
-        "metadata": {
-            "kernelspec": {"display_name": "my venv", "language": "python", "name": "venv"},
-            "language_info": {"name": "python", "version": "3.11.7"},
-            "widgets": {"application/vnd.jupyter.widget-state+json": {}},
-        },
-        "cells": [
-            {"cell_type": "markdown", "id": "kept", "metadata": {"id": "x"}, "source": "# √d\n\n"},
-            code(
-                "\nx = 1  \nx\n\n",
-                id="kept",
-                execution_count=41,
-                metadata={"execution": {"iopub.busy": "2026"}, "tags": ["a", "a"], "cellView": ""},
-                outputs=[
-                    {"output_type": "stream", "name": "stdout", "text": "one\n"},
-                    {"output_type": "stream", "name": "stdout", "text": "two\n"},
-                    {"output_type": "stream", "name": "stderr", "text": "three\n"},
-                    {
-                        "output_type": "execute_result",
-                        "execution_count": 41,
-                        "data": {"text/plain": "1"},
-                        "metadata": {},
-                    },
-                ],
-            ),
-            code("# @title Solution 1\ny = 2", id="no good id", metadata={"tags": ["solution"]}),
-            code("  \n", id="blank"),
-            code(
-                "1 / 0",
-                id="cell-01",
-                execution_count=7,
-                outputs=[
-                    {
-                        "output_type": "error",
-                        "ename": "ZeroDivisionError",
-                        "evalue": "division by zero",
-                        "traceback": ["File /home/me/a.py", "ZeroDivisionError"],
-                    }
-                ],
-            ),
-        ],
-    }
+    said = [("stdout", "one\n"), ("stdout", "two\n"), ("stderr", "three\n")]
+    outputs = [output("stream", name=name, text=text) for name, text in said]
+    outputs.append(
+        output("execute_result", execution_count=41, data={"text/plain": "1"}, metadata={})
+    )
+    trace = ["File /home/me/a.py", "ZeroDivisionError"]
+    error = output("error", ename="ZeroDivisionError", evalue="by zero", traceback=trace)
+    metadata = {"execution": {"iopub.busy": "2026"}, "tags": ["a", "a"], "cellView": ""}
+    cells = [
+        {"cell_type": "markdown", "id": "kept", "metadata": {"id": "x"}, "source": "# √d\n\n"},
+        code("\nx = 1  \nx\n\n", id="kept", execution_count=41, metadata=metadata, outputs=outputs),
+        code("# @title Solution 1\ny = 2", id="no good id", metadata={"tags": ["solution"]}),
+        code("  \n", id="blank"),
+        code("1 / 0", id="cell-01", execution_count=7, outputs=[error]),
+        code("x = 1", id="last", metadata={"tags": ["set-up"]}),
+    ]
+    metadata = {"kernelspec": {"name": "venv"}, "widgets": {"state": {}}}
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}
 
 
 def test_normalise_gives_the_one_form() -> None:
-    before = untidy()
-    given = copy.deepcopy(before)
+    given = untidy()
     new = notebooks.normalise(given)
-    assert given == before
+    assert given == untidy()  # it is left as it was
     assert new["metadata"] == {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
-    title, first, solution, error = new["cells"]
-    assert [cell["id"] for cell in new["cells"]] == ["kept", "cell-02", "cell-03", "cell-01"]
+    title, first, *folded, error, setup = new["cells"]
+    ids = [cell["id"] for cell in new["cells"]]
+    assert ids == ["kept", "cell-02", "cell-03", "cell-01", "last"]
     assert title == {"cell_type": "markdown", "id": "kept", "metadata": {}, "source": "# √d"}
-    assert first["source"] == "x = 1\nx"
-    assert first["metadata"] == {"tags": ["a"]}
-    assert [output.get("text") for output in first["outputs"]] == ["one\ntwo\n", "three\n", None]
-    assert solution["metadata"] == {
-        "cellView": "form",
-        "jupyter": {"source_hidden": True},
-        "tags": ["hide-cell", "solution"],
-    }
-    assert error["outputs"][0]["traceback"] == ["ZeroDivisionError: division by zero"]
+    assert (first["source"], first["metadata"]) == ("x = 1\nx", {"tags": ["a"]})
+    assert [one.get("text") for one in first["outputs"]] == ["one\ntwo\n", "three\n", None]
+    assert error["outputs"][0]["traceback"] == ["ZeroDivisionError: by zero"]
+    for cell, tag in zip([*folded, setup], ("solution", "set-up"), strict=True):
+        assert cell["metadata"] == {
+            "cellView": "form",
+            "jupyter": {"source_hidden": True},
+            "tags": ["hide-cell", tag],
+        }
+    # What ran is counted, and a cell that did not run is seen.
+    assert [cell["execution_count"] for cell in new["cells"][1:]] == [1, None, 2, None]
+    assert first["outputs"][2]["execution_count"] == 1
+    assert notebooks.normalise(new) == new
 
 
-@pytest.mark.parametrize("tag", ["set-up", "solution"])
-def test_normalise_folds_what_a_reader_need_not_see(tag: str) -> None:
-    cells = [code("x = 1", metadata={"tags": [tag]})]
-    [folded] = notebooks.normalise({"cells": cells, "metadata": {}})["cells"]
-    assert folded["metadata"] == {
-        "cellView": "form",
-        "jupyter": {"source_hidden": True},
-        "tags": ["hide-cell", tag],
-    }
-
-
-def test_normalise_counts_what_ran_and_hides_no_cell_that_did_not() -> None:
-    once = notebooks.normalise(untidy())
-    assert [cell["execution_count"] for cell in once["cells"][1:]] == [1, None, 2]
-    assert once["cells"][1]["outputs"][2]["execution_count"] == 1
-    assert notebooks.normalise(once) == once
-
-
-def test_written_text(tmp_path: Path) -> None:
-    path = tmp_path / "a.ipynb"
-    assert notebooks.write_normalised(path, untidy())
-    written = path.read_text(encoding="utf-8")
-    assert written.startswith('{\n "cells": [\n') and written.endswith("}\n")
-    assert "√d" in written
-    assert json.loads(written)["cells"][1]["source"] == ["x = 1\n", "x"]
-    assert not notebooks.write_normalised(path, notebooks.read(path))
-
-
-def test_the_command_names_the_files_that_it_changes(
+def test_the_command_writes_the_one_text_and_names_what_it_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tidy, other = tmp_path / "tidy.ipynb", tmp_path / "other.ipynb"
-    notebooks.write_normalised(tidy, untidy())
+    assert notebooks.write_normalised(tidy, untidy())
     other.write_text(json.dumps(untidy()))
     assert not notebooks.is_normalised(other)
     assert notebooks.main(["normalise", str(tidy), str(other)]) == 0
     assert capsys.readouterr().out == f"Normalised {other}\n"
-    assert notebooks.is_normalised(other)
+    assert notebooks.is_normalised(other) and tidy.read_bytes() == other.read_bytes()
+    written = tidy.read_text(encoding="utf-8")
+    assert written.startswith('{\n "cells": [\n') and written.endswith("}\n") and "√d" in written
+    assert json.loads(written)["cells"][1]["source"] == ["x = 1\n", "x"]
 
 
 def stored(path: Path, *cells: dict[str, Any]) -> Path:
@@ -151,14 +107,19 @@ def test_execute_runs_in_the_folder_and_in_this_environment(tmp_path: Path) -> N
     assert notebooks.is_normalised(path)
 
 
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what is said of a notebook that does not run as it should, and is left as it was."""
+    before = path.read_bytes()
+    assert notebooks.main(["execute", str(path)]) == 1
+    assert path.read_bytes() == before
+    return capsys.readouterr().err
+
+
 def test_execute_stops_where_a_cell_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = stored(tmp_path / "a.ipynb", code("x = 1"), code("x / 0"), code("x"))
-    before = path.read_bytes()
-    assert notebooks.main(["execute", str(path)]) == 1
-    assert path.read_bytes() == before
-    said = capsys.readouterr().err
+    said = refused(path, capsys)
     assert f"{path}, cell 2:" in said and "x / 0" in said and "ZeroDivisionError" in said
 
 
@@ -166,11 +127,8 @@ def test_execute_refuses_a_cell_that_should_fail_and_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbclient.NotebookClient.execute", lambda client: None)  # nothing fails
-    error = {"output_type": "error", "ename": "Old", "evalue": "", "traceback": []}
+    error = output("error", ename="Old", evalue="", traceback=[])
     tags = {"tags": ["raises-exception"]}
     path = stored(tmp_path / "a.ipynb", code("x = 1", metadata=tags, outputs=[error]))
-    before = path.read_bytes()
-    assert notebooks.main(["execute", str(path)]) == 1
-    assert path.read_bytes() == before
-    said = capsys.readouterr().err
+    said = refused(path, capsys)
     assert f"{path}, cell 1:" in said and "raised none" in said

@@ -11,25 +11,15 @@ from tools import portable
 from tools.portable import Level, Seen
 
 NOW = ["X86_V3", "X86_V4", "AVX512_ICL"]
+OLDER = ["SSE42", "FMA3", "AVX2", "AVX512F"]
 
 
 def test_each_level_switches_off_all_above_it() -> None:
-    top, wide, narrow, lowest = portable.levels(NOW, "x86_64")
+    top, *lower = portable.levels(NOW, "x86_64")
     assert top == Level("AVX512_ICL", {})
-    assert [level.name for level in (wide, narrow, lowest)] == ["X86_V4", "X86_V3", "baseline"]
-    off = [level.variables["NPY_DISABLE_CPU_FEATURES"] for level in (wide, narrow, lowest)]
+    assert [level.name for level in lower] == ["X86_V4", "X86_V3", "baseline"]
+    off = [level.variables["NPY_DISABLE_CPU_FEATURES"] for level in lower]
     assert off == ["AVX512_ICL", "X86_V4 AVX512_ICL", "X86_V3 X86_V4 AVX512_ICL"]
-    torch = [level.variables["ATEN_CPU_CAPABILITY"] for level in (wide, narrow, lowest)]
-    assert torch == ["avx512", "avx2", "default"]
-
-
-def test_levels_of_an_older_numpy() -> None:
-    steps = portable.levels(["SSE42", "FMA3", "AVX2", "AVX512F"], "AMD64")
-    torch = [step.variables["ATEN_CPU_CAPABILITY"] for step in steps[1:]]
-    assert torch == ["avx2", "default", "default", "default"]
-
-
-def test_elsewhere_numpy_alone_is_asked() -> None:
     assert portable.levels(["ASIMDHP", "SVE"], "aarch64")[1:] == [
         Level("ASIMDHP", {"NPY_DISABLE_CPU_FEATURES": "SVE"}),
         Level("baseline", {"NPY_DISABLE_CPU_FEATURES": "ASIMDHP SVE"}),
@@ -37,13 +27,16 @@ def test_elsewhere_numpy_alone_is_asked() -> None:
     assert portable.levels([], "arm64") == [Level("baseline", {})]
 
 
-def test_environment_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    top, *_, lowest = portable.levels(NOW, "x86_64")
-    native, given = portable.environment(top, 3), portable.environment(lowest, 1)
-    assert not portable.SWITCHES & native.keys()
-    assert {native[name] for name in portable.THREADS} == {"3"}
-    assert lowest.variables.items() <= given.items() and given["MKL_NUM_THREADS"] == "1"
+@pytest.mark.parametrize(
+    ("features", "machine", "torch"),
+    [
+        (NOW, "x86_64", ["avx512", "avx2", "default"]),
+        (OLDER, "AMD64", ["avx2", "default", "default", "default"]),
+    ],
+)
+def test_torch_follows_numpy(features: list[str], machine: str, torch: list[str]) -> None:
+    _, *lower = portable.levels(features, machine)
+    assert [level.variables["ATEN_CPU_CAPABILITY"] for level in lower] == torch
 
 
 def test_a_level_that_does_not_take_effect_is_told() -> None:

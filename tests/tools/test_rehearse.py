@@ -16,50 +16,20 @@ from tools import ROOT, notebooks, rehearse
 PINNED = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_colab_has_what_colab_publishes_but_for_torch() -> None:
-    lines = rehearse.requirements("colab")
-    assert {line.partition("==")[0] for line in lines} >= {"numpy", "matplotlib", "ipython"}
+def test_each_environment_has_the_versions_that_it_is_named_for() -> None:
     pinned = rehearse.pins(PINNED)
-    ours = [line for line in lines if line in (pinned["torch"], pinned["transformers"])]
-    assert len(ours) == 2
-    assert rehearse.requirements("numpy") == [line for line in lines if line not in ours]
-
-
-def test_lowest_is_what_the_package_says() -> None:
-    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    lines = rehearse.requirements("lowest", torch_varies=True)
-    held = {line.partition("==")[0] for line in lines}
-    assert held >= {"numpy", "torch", "transformers", "matplotlib"}
-    for line in lines:
-        if not line.startswith("ipykernel=="):
-            assert f'"{line.replace("==", ">=")}' in pyproject, line
-
-
-def test_latest_is_not_pinned_but_for_torch() -> None:
+    colab, latest = rehearse.requirements("colab"), rehearse.requirements("latest")
+    assert {line.partition("==")[0] for line in colab} >= {"numpy", "matplotlib", "ipython"}
+    ours = {pinned["torch"], pinned["transformers"]}
+    assert [line for line in colab if line not in ours] == rehearse.requirements("numpy")
+    assert len(colab) == len(rehearse.requirements("numpy")) + 2
+    assert [line for line in latest if "=" in line] == [pinned["torch"]]
     assert not any("=" in line for line in rehearse.requirements("latest", torch_varies=True))
-    assert [line in PINNED for line in rehearse.requirements("latest")].count(True) == 1
-
-
-@pytest.mark.parametrize(("name", "has"), [("colab", True), ("numpy", False), ("latest", True)])
-def test_the_model_comes_with_torch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, has: bool
-) -> None:
-    steps: list[list[str]] = []
-
-    def note(step: list[str], check: bool) -> subprocess.CompletedProcess[str]:
-        steps.append(step)
-        (tmp_path / name).mkdir(exist_ok=True)
-        return subprocess.CompletedProcess(step, 0)
-
-    monkeypatch.setattr(rehearse, "CACHE", tmp_path)
-    monkeypatch.setattr(rehearse.subprocess, "run", note)
-    wanted = rehearse.requirements(name)
-    rehearse.make_environment(name, wanted)
-    model = [step for step in steps if str(rehearse.MODEL) in step]
-    assert len(model) == has and all({"--no-deps", "--require-hashes"} <= set(m) for m in model)
-    assert len(steps) == 2 + has
-    rehearse.make_environment(name, wanted)  # a second time nothing is new
-    assert len(steps) == (2 + has) + (1 + has if name == "latest" else 0)
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lowest = rehearse.requirements("lowest", torch_varies=True)
+    assert len(lowest) >= 5 and pinned["ipykernel"] in lowest
+    lowest.remove(pinned["ipykernel"])
+    assert all(f'"{line.replace("==", ">=")}' in pyproject for line in lowest)
 
 
 def test_chapters_that_need_torch() -> None:

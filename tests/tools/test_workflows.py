@@ -14,31 +14,21 @@ import yaml
 
 from tools import ROOT
 
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PINNED = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-
 
 def load(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_the_linter_finds_nothing() -> None:
     """It asks for pinned actions, few rights, and no text of others in a command."""
-    linter = Path(sys.executable).with_name("zizmor")
-    done = subprocess.run(
-        [str(linter), "--offline", "--no-progress", "--quiet", ".github"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_an_action_has_one_version_everywhere() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
-    used = set(re.findall(r"uses: (\S+)@(.*)", text))
-    assert len(used) == len({action for action, _ in used})
+    linter = str(Path(sys.executable).with_name("zizmor"))
+    run(linter, "--offline", "--no-progress", "--quiet", ".github")
 
 
 def test_linux_begins_with_the_lowest_python() -> None:
@@ -47,15 +37,10 @@ def test_linux_begins_with_the_lowest_python() -> None:
     assert f'requires-python = ">={matrix["python"][0]}"' in pyproject
 
 
-def test_hooks_run_what_requirements_pin_on_files_that_there_are() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+def test_a_hook_has_files_to_look_at() -> None:
+    listed = run("git", "ls-files").splitlines()
     for hook in load(".pre-commit-config.yaml")["repos"][0]["hooks"]:
         assert any(re.search(hook.get("files", ""), name) for name in listed), hook["id"]
-        program = hook["entry"].split()[0].removeprefix(".venv/bin/")
-        if hook["language"] == "system" and program != "python":
-            assert re.search(rf"(?m)^{program}==[\d.]+$", PINNED), program
 
 
 def test_updates_come_for_everything_that_is_pinned() -> None:
@@ -64,10 +49,8 @@ def test_updates_come_for_everything_that_is_pinned() -> None:
         for update in load(".github/dependabot.yml")["updates"]
         for folder in update.get("directories", [update.get("directory")])
     }
-    packages = [*ROOT.glob("package.json"), *ROOT.glob("*/package.json")]
-    packages += ROOT.glob("tools/*/package.json")
-    folders = {"/" + str(path.parent.relative_to(ROOT)).removeprefix(".") for path in packages}
-    npm = {("npm", folder) for folder in folders}
+    packages = [name for name in run("git", "ls-files").splitlines() if "package.json" in name]
+    npm = {("npm", f"/{Path(name).parent}".removesuffix(".")) for name in packages}
     assert covered == npm | {("pip", "/"), ("pip", "/tools"), ("github-actions", "/")}
 
 
