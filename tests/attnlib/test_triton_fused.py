@@ -521,6 +521,11 @@ def test_scores_that_climb_from_block_to_block(
     hold([query.to(DEVICE), key.to(DEVICE), normal(1, 40, 2)])
 
 
+def test_each_key_head_gathers_from_its_own_group() -> None:
+    tensors, options = case("full", 5, 7, group=2)
+    hold(tensors, **options)
+
+
 def test_grouped_heads_gather_their_gradients_in_float32() -> None:
     """8 equal terms of 1 + 43/128: in bfloat16 the last bits would be lost on the way."""
     group, ones = 8, torch.ones(1, 1, 1, dtype=torch.bfloat16, device=DEVICE)
