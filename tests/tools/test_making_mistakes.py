@@ -1,4 +1,4 @@
-"""Every mistake of mistakes.txt is made and noticed, by its chapter or by the tests of its module."""
+"""Every mistake of mistakes.txt is made, and its chapter or the tests of its module notice."""
 
 from __future__ import annotations
 
