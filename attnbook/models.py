@@ -6,9 +6,9 @@ on the device meta, where tensors have shapes and no numbers.
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "transformers")
+needs(__name__, "transformers")
 
 from typing import Any
 

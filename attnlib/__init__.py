@@ -1,6 +1,6 @@
-"""Scaled dot-product attention, one rung at a time.
+"""Scaled dot-product attention, in eight implementations.
 
-Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against the first:
+Each computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against the first:
 
     numpy_tokenwise   the definition: explicit loops, one query at a time
     numpy_dense       the matrix form, and each of its steps as a function
@@ -11,9 +11,10 @@ Every rung computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held agai
     torch_decoding    new tokens beside a cache, and keys split in pieces that are merged
     torch_ring        the sequence spread over devices: a ring of processes, or of threads
 
-`implementations()` returns the rungs that can run here. Beside the ladder stand `masks` (who may
-attend to whom) and `positions` (where a token stands). NumPy alone is needed, and torch by the
-rungs on tensors alone. What the book draws and measures with is a package of its own, `attnbook`.
+`implementations()` returns those that can run here. Beside them stand `masks` (who may attend to
+whom), `positions` (where a token stands in the sequence), `torch_layers` and `conformance`. NumPy
+alone is needed, and torch by what computes on tensors. What the book draws and measures with is a
+package of its own, `attnbook`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = ["__version__", "implementations"]
 
-# Module of each rung, and the packages that it needs. A new rung is one new row.
-_RUNGS: dict[str, tuple[str, ...]] = {
+# Each module with an implementation, and the packages that it needs. A new one is a new row.
+_MODULES: dict[str, tuple[str, ...]] = {
     "numpy_tokenwise": ("numpy",),
     "numpy_dense": ("numpy",),
     "torch_dense": ("numpy", "torch"),
@@ -37,19 +38,12 @@ _RUNGS: dict[str, tuple[str, ...]] = {
     "torch_decoding": ("numpy", "torch"),
     "torch_ring": ("numpy", "torch"),
 }
-# The extra that brings a package: pip install "attnlib[figures]".
-_EXTRAS = {
-    "torch": "torch",
-    "triton": "triton",
-    "matplotlib": "figures",
-    "transformers": "models",
-}
 
 
 def implementations() -> dict[str, Callable[..., Any]]:
-    """Return the attention functions that can run here, by name, in the order of the ladder.
+    """Return the attention functions that can run here, by name, from the definition on.
 
-    A rung whose packages are not installed is left out, and so is one that says, by a function
+    One whose packages are not installed is left out, and so is one that says, by a function
     `available`, that nothing here can run it. Modules are imported by this call, not by
     `import attnlib`.
 
@@ -58,7 +52,7 @@ def implementations() -> dict[str, Callable[..., Any]]:
     """
     modules = {
         name: importlib.import_module(f"attnlib.{name}")
-        for name, packages in _RUNGS.items()
+        for name, packages in _MODULES.items()
         if all(importlib.util.find_spec(package) for package in packages)
     }
     return {
@@ -66,15 +60,3 @@ def implementations() -> dict[str, Callable[..., Any]]:
         for name, module in modules.items()
         if getattr(module, "available", lambda: True)()
     }
-
-
-def _needs(module: str, package: str) -> None:
-    """Import a package for a module. Where it is missing, the error says which extra brings it."""
-    try:
-        importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        what = f"{module} needs {package}, which is not installed"
-        how = f'pip install "attnlib[{_EXTRAS[package]}]"'
-        raise ModuleNotFoundError(f"{what}: {how}", name=package) from error

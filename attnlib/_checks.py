@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
-Window = tuple[int | None, int | None]  # keys before and after a query's own place
+Window = tuple[int | None, int | None]  # keys before and after a query's own position
 
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
@@ -25,9 +25,9 @@ FARTHEST = 2**31  # a bound this far away holds every sequence, and torch's inte
 
 
 class Band(NamedTuple):
-    """Which keys a query sees by its place alone: those from place - left to place + right.
+    """Which keys a query sees by its position p alone: those from p - left to p + right.
 
-    The place of query i among the keys is i + first. None sets no bound.
+    The position of query i among the keys is i + first. None sets no bound.
     """
 
     first: int = 0
@@ -49,11 +49,11 @@ class Band(NamedTuple):
 
     def sees(self, queries: Any, keys: Any) -> Any:
         """Return which of these keys each query sees; arrays or tensors that broadcast."""
-        places, seen = queries + self.first, True
+        positions, seen = queries + self.first, True
         if self.left is not None:
-            seen = keys >= places - self.left
+            seen = keys >= positions - self.left
         if self.right is not None:
-            seen = seen & (keys <= places + self.right)
+            seen = seen & (keys <= positions + self.right)
         return seen
 
     def numbers(self) -> list[int]:
@@ -98,11 +98,11 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     rank = max([0, *map(len, shapes)])
     result = [1] * rank
     for shape in shapes:
-        for place, size in enumerate(shape, start=rank - len(shape)):
+        for axis, size in enumerate(shape, start=rank - len(shape)):
             if size != 1:
-                if result[place] not in (1, size):
+                if result[axis] not in (1, size):
                     raise ValueError(f"shapes do not broadcast: {shapes}")
-                result[place] = size
+                result[axis] = size
     return tuple(result)
 
 
@@ -291,8 +291,8 @@ def out_of_range(scale: float, limits: Any) -> bool:
     return bool(scale) and not limits.tiny <= abs(scale) <= limits.max
 
 
-def first_place(n_queries: int, n_keys: int, align: object, name: str = "align") -> int:
-    """Return the place of the first query among the keys."""
+def first_position(n_queries: int, n_keys: int, align: object, name: str = "align") -> int:
+    """Return the position of the first query among the keys."""
     if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
         raise ValueError(f"{name} must be 'top-left' or 'bottom-right'; got {align!r}")
     return n_keys - n_queries if align == "bottom-right" else 0
@@ -302,7 +302,7 @@ def checked_band(
     n_queries: int, n_keys: int, is_causal: bool, causal_align: object, window: Any
 ) -> Band:
     """Return the keys that `is_causal` and `window` leave, counted from the alignment."""
-    first = first_place(n_queries, n_keys, causal_align, "causal_align")
+    first = first_position(n_queries, n_keys, causal_align, "causal_align")
     if window is None:
         return Band(first, None, 0) if is_causal else Band()
     if not isinstance(window, (tuple, list)) or len(window) != 2:

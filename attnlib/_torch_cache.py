@@ -16,7 +16,7 @@ from attnlib._checks import (
     checked_integers,
     dtype_name,
 )
-from attnlib._torch_door import check_tensor
+from attnlib._tensors import check_tensor
 
 Counts = Sequence[int] | Tensor
 

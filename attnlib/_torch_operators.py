@@ -1,16 +1,14 @@
-"""Attention as an operator of torch, for the rungs that bring their own forward and backward.
+"""Attention as an operator of torch, for implementations with their own forward and backward.
 
 An operator is opaque. torch.compile calls it and does not trace its loops, and fake tensors know
 the shapes of its results without running it. The transforms of torch.func (`grad`, `jacrev`,
 `vmap`) do not take the gradients of an operator, so they get the same as an autograd function.
 
 The results are `Results`: the output, the log-sum-exp, and what the backward needs of each row.
-`headroom_of` keeps the sums of their forwards finite.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import broadcast_shapes
-from attnlib._torch_door import Call, computing_dtype
+from attnlib._tensors import Call, computing_dtype
 
 Operand = Tensor | None
 
@@ -27,13 +25,13 @@ class Results(NamedTuple):
     """What a forward returns.
 
     Shapes:
-        output (…, L, d_v); lse, shift and row_sum (…, L); lost (…, L, d_v), or no numbers.
+        output (…, L, d_v); lse, m and ell (…, L); lost (…, L, d_v), or no numbers.
     """
 
     output: Tensor
     lse: Tensor
-    shift: Tensor  # m, what was subtracted from a row's scores
-    row_sum: Tensor  # ℓ, or its logarithm
+    m: Tensor  # a row's largest score
+    ell: Tensor  # its sum of exp(s - m); triton_fused keeps the logarithm here
     lost: Tensor  # what the output lost when it was rounded
 
 
@@ -42,8 +40,8 @@ _FORWARD = (
     "int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _BACKWARD = (
-    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor shift, "
-    "Tensor row_sum, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, SymInt[] band, "
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor output, Tensor m, "
+    "Tensor ell, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, SymInt[] band, "
     "float? scale, int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -62,8 +60,8 @@ def results_like(
     batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
     shape = (*batch, *query.shape[len(query.shape) - own : -1])
     whole = query.new_empty((*shape, value.shape[-1]), dtype=output)
-    lse, shift, row_sum = (query.new_empty(shape, dtype=sums) for _ in range(3))
-    return Results(whole, lse, shift, row_sum, placeholder(query))
+    lse, m, ell = (query.new_empty(shape, dtype=sums) for _ in range(3))
+    return Results(whole, lse, m, ell, placeholder(query))
 
 
 def wide_results_like(
@@ -94,21 +92,6 @@ def largest(x: Tensor) -> float:
     return max(-float(low), float(high))
 
 
-def headroom_of(value: Tensor, dtype: torch.dtype, unit: float) -> Operand:
-    """Return what to subtract from all exponents, so that S values can be added up in this dtype.
-
-    The exponents are in units of `unit`. All weights are then smaller by one factor, which cancels
-    in o / ℓ. None stands for 0, which it is unless values lie within a factor 2 S of the largest
-    number. On a GPU it is always a tensor, because to decide would be to wait for the GPU.
-    """
-    n_keys = max(1, value.shape[-2])  # a band may leave none
-    limit = torch.finfo(dtype).max / (2 * n_keys)
-    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
-        return None
-    room = math.ceil(math.log(2 * n_keys) / unit)
-    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
-
-
 class Operator:
     """Attention with a forward and a backward of its own, as torch knows it.
 
@@ -116,7 +99,7 @@ class Operator:
     `like`, with the same arguments, returns their memory with nothing in it. `differentiate`
     returns the gradients by query, key, value and mask, and a `placeholder` for those that are
     not needed. `band` are the `numbers` of a Band; `options` are integers that mean something to
-    the rung alone.
+    the implementation alone.
     """
 
     def __init__(
@@ -173,18 +156,18 @@ class Operator:
         return self.gradients(self.backward, ctx, *upstream)
 
     def _batched_forward(
-        self, info: Any, places: tuple[Any, ...], *arguments: Any
+        self, info: Any, in_dims: tuple[Any, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
         """Run the forward under torch.vmap: the mapped dimension becomes a leading one."""
-        inputs = _aligned(_in_front(info, places, arguments[:4]))
+        inputs = _aligned(_in_front(info, in_dims, arguments[:4]))
         results = self.forward(*inputs, *arguments[4:])
         return results, tuple(None if x.shape == (0,) else 0 for x in results)
 
     def _batched_backward(
-        self, info: Any, places: tuple[Any, ...], *arguments: Any
+        self, info: Any, in_dims: tuple[Any, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
         """Run the backward under torch.vmap. Each sample has gradients of its own."""
-        tensors = _in_front(info, places, arguments[:10])
+        tensors = _in_front(info, in_dims, arguments[:10])
         needed = arguments[10]
         found = self.backward(*_aligned(tensors[:4]), *tensors[4:], *arguments[10:])
         gradients = tuple(
@@ -194,15 +177,15 @@ class Operator:
         return gradients, tuple(0 if need else None for need in needed)
 
 
-def _in_front(info: Any, places: tuple[int | None, ...], tensors: Any) -> list[Operand]:
+def _in_front(info: Any, in_dims: tuple[int | None, ...], tensors: Any) -> list[Operand]:
     """Return tensors with the mapped dimension as their first one. A placeholder stays one."""
 
-    def moved(x: Operand, place: int | None) -> Operand:
-        if x is None or place is not None:
-            return None if x is None else x.movedim(place or 0, 0)
+    def moved(x: Operand, dim: int | None) -> Operand:
+        if x is None or dim is not None:
+            return None if x is None else x.movedim(dim or 0, 0)
         return x if x.shape == (0,) else x.expand(info.batch_size, *x.shape)
 
-    return [moved(x, place) for x, place in zip(tensors, places, strict=False)]
+    return [moved(x, dim) for x, dim in zip(tensors, in_dims, strict=False)]
 
 
 def _aligned(tensors: list[Operand]) -> list[Operand]:

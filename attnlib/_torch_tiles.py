@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import Band, blocks
-from attnlib._torch_door import zero_unseen
+from attnlib._tensors import zero_unseen
 from attnlib._torch_operators import Operand, largest
 
 

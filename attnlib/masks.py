@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnlib._arrays import check_array
 from attnlib._checks import (
     FLOATING,
     broadcast_shapes,
     check_like,
     checked_count,
     dtype_name,
-    first_place,
+    first_position,
     is_tensor,
 )
-from attnlib._numpy_door import check_array
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -338,7 +338,7 @@ def _axes(n_queries: Any, n_keys: Any, align: object, like: object) -> tuple[Any
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
     queries = _places(n_queries, like)[:, None]
-    return queries + first_place(n_queries, n_keys, align), _places(n_keys, like)
+    return queries + first_position(n_queries, n_keys, align), _places(n_keys, like)
 
 
 def _integers(name: str, given: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:

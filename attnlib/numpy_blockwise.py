@@ -20,12 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlib._checks import Array, Shape, blocks, check_dtypes, checked_count
-from attnlib._numpy_door import Call, attention, check_array, weighted_sum, widened
+from attnlib._arrays import Call, check_array, upcast, weighted_sum
+from attnlib._checks import Array, Options, Shape, Window, blocks, check_dtypes, checked_count
+from attnlib._docstrings import ARRAYS, document
 
 
-@attention()  # makes the public signature, that of torch
-def scaled_dot_product_attention(call: Call, *, block_size: int = 128) -> tuple[Array, Array]:
+def scaled_dot_product_attention(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size: int = 128,
+) -> Array:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, in tiles of `block_size` queries by `block_size` keys (at
@@ -39,47 +44,76 @@ def scaled_dot_product_attention(call: Call, *, block_size: int = 128) -> tuple[
         >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values, block_size=1)
         array([[15.]])
     """
-    size, n_features = checked_count("block_size", block_size, least=1), call.value.shape[-1]
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size)[0]
+
+
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size: int = 128,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)
+
+
+def _attend(
+    query: Array, key: Array, value: Array, options: Options, block_size: int
+) -> tuple[Array, Array]:
+    """Return the output, and the log-sum-exp."""
+    size = checked_count("block_size", block_size, least=1)
+    with np.errstate(all="ignore"):
+        call = Call(query, key, value, options)
+        output, lse = _fold(call, call.value, size)
+        if not np.isfinite(output).all():
+            # o = Σ_j exp(s_j - m) v_j may be infinite where the mean o / ℓ is not: for values
+            # beside the largest number. Divided by a power of 2, they lose no digit.
+            exponent = call.n_keys.bit_length()
+            again, _ = _fold(call, np.ldexp(call.value, -exponent), size)
+            output = np.where(np.isfinite(output), output, np.ldexp(again, exponent))
+        return call.finish(output, lse)
+
+
+def _fold(call: Call, value: Array, size: int) -> tuple[Array, Array]:
+    """Return the output and the log-sum-exp of a call, block of keys after block of keys."""
+    n_features = value.shape[-1]
     output = np.empty((*call.batch, call.n_queries, n_features), call.dtype)
     lse = np.empty(output.shape[:-1], call.dtype)
     for rows in blocks(0, call.n_queries, size):
         state = SoftmaxState.empty(lse[..., rows].shape, n_features, call.dtype)
         for columns in blocks(*call.span(rows), size):
-            k, v = call.key[..., columns, :], call.value[..., columns, :]
+            k, v = call.key[..., columns, :], value[..., columns, :]
             scores = call.query[..., rows, :] @ k.swapaxes(-1, -2) * call.scale
             state = state.update(call.masked(scores, rows, columns), v)
         output[..., rows, :], lse[..., rows] = state.finish()
     return output, lse
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
-def _shift(row_max: Array) -> Array:
-    # A row that saw nothing has the maximum -∞, and -∞ - (-∞) is NaN: it is shifted by 0.
-    return np.where(row_max == -np.inf, 0, row_max)
-
-
 class SoftmaxState(NamedTuple):
     """What is kept of the keys seen so far, for each row.
 
     Shapes:
-        row_max (…, L), row_sum (…, L), output (…, L, d_v); output is not yet divided.
+        m (…, L), ell (…, L), o (…, L, d_v); o is not yet divided by ell.
 
     Source:
         Milakov and Gimelshein 2018, algorithm 3; Rabe and Staats 2021; chapter 12.
     """
 
-    row_max: Array  # m
-    row_sum: Array  # ℓ
-    output: Array  # o
+    m: Array  # the largest score
+    ell: Array  # the sum of the weights exp(s - m)
+    o: Array  # the sum of the weights times their values
 
     @classmethod
     def empty(cls, shape: Shape, n_features: int, dtype: Any = np.float64) -> SoftmaxState:
         """Return the state before the first key, (-∞, 0, 0), for `shape` (…, L) and d_v features.
 
         >>> SoftmaxState.empty((1,), 2)
-        SoftmaxState(row_max=array([-inf]), row_sum=array([0.]), output=array([[0., 0.]]))
+        SoftmaxState(m=array([-inf]), ell=array([0.]), o=array([[0., 0.]]))
         """
         zeros = np.zeros((*shape, n_features), dtype)
         return cls(np.full(shape, -np.inf, dtype), np.zeros(shape, dtype), zeros)
@@ -100,16 +134,16 @@ class SoftmaxState(NamedTuple):
         >>> state.update(np.zeros((1, 1)), np.array([[8.0]])).finish()[0]  # (1 + 3 + 8) / 3
         array([[4.]])
         """
-        _check_block(self.output.shape, scores, value)
-        scores, value = widened(scores), widened(value)
+        _check_block(self.o.shape, scores, value)
+        scores, value = upcast(scores), upcast(value)
         with np.errstate(all="ignore"):
-            row_max = np.maximum(self.row_max, scores.max(axis=-1, initial=-np.inf))
-            shift = _shift(row_max)
-            rescale = np.exp(self.row_max - shift)
+            m_new = np.maximum(self.m, scores.max(axis=-1, initial=-np.inf))
+            shift = _finite(m_new)
+            rescale = np.exp(self.m - shift)
             weights = np.exp(scores - shift[..., None])
-            row_sum = rescale * self.row_sum + weights.sum(axis=-1)
-            output = rescale[..., None] * self.output + weighted_sum(weights, value, scores)
-        return SoftmaxState(row_max, row_sum, output)
+            ell = rescale * self.ell + weights.sum(axis=-1)
+            o = rescale[..., None] * self.o + weighted_sum(weights, value, scores)
+        return SoftmaxState(m_new, ell, o)
 
     def merge(self, other: SoftmaxState) -> SoftmaxState:
         """Return the state of the keys of both; no key may be in both.
@@ -119,20 +153,18 @@ class SoftmaxState(NamedTuple):
         identity: keys may be cut into blocks, dealt out, and put together in any order.
 
         >>> one, two = (SoftmaxState.empty((1,), 1).update(s, s) for s in np.zeros((2, 1, 1)))
-        >>> one.merge(two).row_sum
+        >>> one.merge(two).ell
         array([2.])
         """
-        if self.output.shape[-2:] != other.output.shape[-2:]:
-            raise ValueError(
-                f"states must share L and d_v; got {self.output.shape} and {other.output.shape}"
-            )
+        if self.o.shape[-2:] != other.o.shape[-2:]:
+            raise ValueError(f"states must share L and d_v; got {self.o.shape} and {other.o.shape}")
         with np.errstate(all="ignore"):
-            row_max = np.maximum(self.row_max, other.row_max)
-            shift = _shift(row_max)
-            ours, theirs = np.exp(self.row_max - shift), np.exp(other.row_max - shift)
-            row_sum = ours * self.row_sum + theirs * other.row_sum
-            output = ours[..., None] * self.output + theirs[..., None] * other.output
-        return SoftmaxState(row_max, row_sum, output)
+            m_new = np.maximum(self.m, other.m)
+            shift = _finite(m_new)
+            ours, theirs = np.exp(self.m - shift), np.exp(other.m - shift)
+            ell = ours * self.ell + theirs * other.ell
+            o = ours[..., None] * self.o + theirs[..., None] * other.o
+        return SoftmaxState(m_new, ell, o)
 
     def finish(self) -> tuple[Array, Array]:
         """Return the output o / ℓ, (…, L, d_v), and the log-sum-exp m + log ℓ, (…, L).
@@ -140,8 +172,13 @@ class SoftmaxState(NamedTuple):
         For a row that saw nothing they are 0 and -∞.
         """
         with np.errstate(all="ignore"):
-            row_sum = np.where(self.row_sum == 0, 1, self.row_sum)
-            return self.output / row_sum[..., None], self.row_max + np.log(self.row_sum)
+            divisor = np.where(self.ell == 0, 1, self.ell)
+            return self.o / divisor[..., None], self.m + np.log(self.ell)
+
+
+def _finite(m: Array) -> Array:
+    """Return m, with 0 for a row that saw nothing: its m is -∞, and -∞ - (-∞) is NaN."""
+    return np.where(m == -np.inf, 0, m)
 
 
 def _check_block(state: Shape, scores: Array, value: Array) -> None:

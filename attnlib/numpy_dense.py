@@ -16,12 +16,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnlib._arrays import Call, checked_arrays, upcast, weighted_sum, wide_tokens
 from attnlib._checks import Array, Options, Window, check_axis
-from attnlib._numpy_door import Call, attention, checked_arrays, weighted_sum, wide_tokens, widened
+from attnlib._docstrings import ARRAYS, document
 
 
-@attention()  # makes the public signature, that of torch
-def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
+def scaled_dot_product_attention(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> Array:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
@@ -37,12 +41,31 @@ def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
         >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values)
         array([[15.]])
     """
-    scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
-    weights, lse = _softmax(scores)
-    return weighted_sum(weights, call.value, scores), lse[..., 0]  # A V
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)[0]
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)
+
+
+def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
+    """Return the output, and the log-sum-exp."""
+    with np.errstate(all="ignore"):
+        call = Call(query, key, value, options)
+        scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
+        weights, lse = _softmax(scores)
+        output = weighted_sum(weights, call.value, scores)  # A V
+        return call.finish(output, lse[..., 0])
 
 
 def _softmax(scores: Array, axis: int = -1) -> tuple[Array, Array]:
@@ -82,8 +105,9 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
         array([[11., 17.]])
     """
     with np.errstate(all="ignore"):
-        call = Call({"query": query, "key": key}, Options(scale=scale))
-        return np.asarray(call.query @ call.key.swapaxes(-1, -2) * call.scale).astype(call.asked)
+        call = Call(query, key, options=Options(scale=scale))
+        scores = call.query @ call.key.swapaxes(-1, -2) * call.scale
+        return np.asarray(scores).astype(call.out_dtype)
 
 
 def softmax(scores: Array, axis: int = -1) -> Array:
@@ -98,7 +122,7 @@ def softmax(scores: Array, axis: int = -1) -> Array:
     (plain,) = checked_arrays({"scores": scores}).values()
     check_axis("axis", axis, plain.shape)
     with np.errstate(all="ignore"):
-        return np.asarray(_softmax(widened(plain), axis)[0]).astype(plain.dtype, copy=False)
+        return np.asarray(_softmax(upcast(plain), axis)[0]).astype(plain.dtype, copy=False)
 
 
 def attention_weights(
@@ -116,11 +140,11 @@ def attention_weights(
         array([[1. , 0. ],
                [0.5, 0.5]])
     """
-    asked = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
+    options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     with np.errstate(all="ignore"):
-        call = Call({"query": query, "key": key}, asked)
+        call = Call(query, key, options=options)
         weights = _softmax(call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale))[0]
-        return weights.reshape(*call.result, *weights.shape[-2:]).astype(call.asked)
+        return weights.reshape(*call.out_batch, *weights.shape[-2:]).astype(call.out_dtype)
 
 
 def self_attention(
@@ -143,7 +167,7 @@ def self_attention(
     with np.errstate(all="ignore"):
         query, key, value = (np.matmul(tokens, W) for W in matrices)
         if isinstance(attn_mask, np.ndarray) and attn_mask.dtype == X.dtype:
-            attn_mask = widened(attn_mask)
+            attn_mask = upcast(attn_mask)
         return scaled_dot_product_attention(
             query, key, value, attn_mask, is_causal=is_causal, scale=scale,
             enable_gqa=enable_gqa, causal_align=causal_align, window=window,

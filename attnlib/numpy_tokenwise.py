@@ -1,12 +1,13 @@
 """The definition of attention, one query at a time. Every other form is held against this one.
 
-For query i, with the keys j that may take part:
+For query i, with the keys j that it may see:
 
     s_ij = scale · (q_i · k_j) + mask_ij
     a_ij = exp(s_ij) / Σ_j exp(s_ij)
     o_i  = Σ_j a_ij v_j
 
-Explicit loops and Python floats: slow, and right. All sums are in float64, whatever the dtype.
+Explicit loops and Python floats: slow, and right. All sums are in float64, whatever the dtype. Who
+may see whom is decided here, in `_sees`, and by nothing that other forms share.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnlib._checks import Array
-from attnlib._numpy_door import Call, attention
+from attnlib._arrays import Call
+from attnlib._checks import Array, Options, Window
+from attnlib._docstrings import ARRAYS, document
 
 
-@attention(dtype=np.float64)  # makes the public signature, that of torch
-def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
+def scaled_dot_product_attention(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> Array:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
@@ -40,20 +45,71 @@ def scaled_dot_product_attention(call: Call) -> tuple[Array, Array]:
         >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values)
         array([[15.]])
     """
-    output = np.zeros((*call.batch, call.n_queries, call.value.shape[-1]))
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)[0]
+
+
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)
+
+
+document(
+    scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS, dtype="float64"
+)
+
+
+def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
+    """Return the output, and the log-sum-exp."""
+    with np.errstate(all="ignore"):
+        call = Call(query, key, value, options, dtype=np.float64)  # checks all arguments
+    n_queries, n_keys, heads = query.shape[-2], key.shape[-2], call.out_batch
+    # Grouped query heads share a key head: head h has the keys of head h // (H / H_kv).
+    group = query.shape[-3] // key.shape[-3] if options.enable_gqa else 1
+    kv_heads = (*heads[:-1], key.shape[-3]) if options.enable_gqa else heads
+    scale = 1 / math.sqrt(query.shape[-1] or 1) if options.scale is None else float(options.scale)
+    mask = np.True_ if options.attn_mask is None else options.attn_mask
+    bias = np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask
+    queries = np.broadcast_to(query, (*heads, *query.shape[-2:]))
+    keys, values = (np.broadcast_to(x, (*kv_heads, *x.shape[-2:])) for x in (key, value))
+    biases = np.broadcast_to(bias, (*heads, n_queries, n_keys))
+    output = np.zeros((*heads, n_queries, value.shape[-1]))
     lse = np.zeros(output.shape[:-1])
-    for head in np.ndindex(call.batch):
-        q, k, v, bias = call.lists(head)
-        for i in range(call.n_queries):
-            part = [j for j in range(call.n_keys) if bias[i][j] != -math.inf]
-            scores = [call.scale * _dot(q[i], k[j]) + bias[i][j] for j in part]
+    for head in np.ndindex(heads):
+        kv_head = (*head[:-1], head[-1] // group) if head else head
+        q, k, v = _numbers(queries[head]), _numbers(keys[kv_head]), _numbers(values[kv_head])
+        b = _numbers(biases[head])
+        for i in range(n_queries):
+            near = [j for j in range(n_keys) if _sees(i, j, n_queries, n_keys, options)]
+            seen = [j for j in near if b[i][j] != -math.inf]
+            scores = [scale * _dot(q[i], k[j]) + b[i][j] for j in seen]
             weights, lse[(*head, i)] = _softmax(scores)
             for c in range(output.shape[-1]):
-                output[(*head, i, c)] = _dot(weights, [v[j][c] for j in part])
-    return output, lse
+                output[(*head, i, c)] = _dot(weights, [v[j][c] for j in seen])
+    with np.errstate(all="ignore"):
+        return call.finish(output, lse)
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+def _sees(i: int, j: int, n_queries: int, n_keys: int, options: Options) -> bool:
+    """Return whether query i may see key j, as far as their positions decide it."""
+    position = i + n_keys - n_queries if options.causal_align == "bottom-right" else i
+    left, right = options.window or (None, None)
+    return (
+        not (options.is_causal and j > position)
+        and not (left is not None and j < position - left)
+        and not (right is not None and j > position + right)
+    )
+
+
+def _numbers(matrix: Array) -> list[list[float]]:
+    with np.errstate(all="ignore"):  # some NaN would warn
+        numbers: list[list[float]] = matrix.astype(np.float64).tolist()
+    return numbers
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
@@ -66,11 +122,11 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
 def _softmax(scores: Sequence[float]) -> tuple[list[float], float]:
     """Return the weights of one row, and the log of the sum of the exponentials."""
     # np.max hands a NaN on, which Python's max does only where it comes first.
-    row_max = float(np.max(scores, initial=-math.inf))
-    if row_max == -math.inf:  # nothing to attend to
+    m = float(np.max(scores, initial=-math.inf))
+    if m == -math.inf:  # nothing to attend to
         return [0.0 for _ in scores], -math.inf
-    exponentials = [math.exp(score - row_max) for score in scores]
+    exponentials = [math.exp(score - m) for score in scores]
     row_sum = 0.0
     for exponential in exponentials:
         row_sum += exponential
-    return [e / row_sum for e in exponentials], row_max + math.log(row_sum)
+    return [e / row_sum for e in exponentials], m + math.log(row_sum)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from attnlib._arrays import check_array
 from attnlib._checks import (
     HALF,
     Array,
@@ -27,7 +28,6 @@ from attnlib._checks import (
     dtype_name,
     is_tensor,
 )
-from attnlib._numpy_door import check_array
 
 if TYPE_CHECKING:
     import torch

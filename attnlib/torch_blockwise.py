@@ -1,20 +1,20 @@
 """Attention in tiles, forward and backward: memory that grows with L + S, not with L · S.
 
 Forward: a block of queries meets one block of keys after the other. It keeps each row's largest
-score m, the row sum ℓ and the output o, which is chapter 12's fold (`numpy_blockwise`):
+score m, the sum ℓ of its weights and the output o, which is chapter 12's fold (`numpy_blockwise`):
 
     m' = max(m, max_j s_j)
     ℓ' = exp(m - m') ℓ + Σ_j exp(s_j - m')
     o' = exp(m - m') o + Σ_j exp(s_j - m') v_j
 
-Backward: the weights P of a tile are recomputed from m and ℓ, the two parts of the log-sum-exp
+Backward: the weights P of a tile are recomputed from m and ℓ, the two terms of the log-sum-exp
 m + log ℓ, so that nothing of the size of the scores is kept (chapter 13):
 
     P  = exp(S - m) / ℓ                  dV = Pᵀ dO
     D  = rowsum(dO ∘ O) - d(lse)         dS = P ∘ (dO Vᵀ - D)
     dQ = scale · dS K                    dK = scale · dSᵀ Q          d(mask) = dS
 
-where d(lse) is the gradient of the log-sum-exp. The two parts are kept apart, because in their
+where d(lse) is the gradient of the log-sum-exp. The two terms are kept apart, because in their
 sum ℓ is lost to rounding where m is as large as under a mask of -3e38. Half precision (float16,
 bfloat16) is computed in float32 and rounded once, at the end. What makes the loops fast is in
 `_torch_tiles`.
@@ -22,70 +22,80 @@ bfloat16) is computed in float32 and rounded once, at the end. What makes the lo
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnlib._checks import FARTHEST, Band, blocks, checked_count, checked_scale
-from attnlib._torch_door import Call, attention
+from attnlib._checks import (
+    FARTHEST,
+    Band,
+    Options,
+    Window,
+    blocks,
+    checked_count,
+    checked_scale,
+)
+from attnlib._docstrings import TENSORS, document
+from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import (
     Four,
     Operand,
     Operator,
     Results,
-    headroom_of,
+    largest,
     placeholder,
     wide_results_like,
 )
 from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 
 
-def _attend(
-    tiles: Tiles, headroom: Operand, query: Tensor, key: Tensor, value: Tensor, output: Tensor,
-    shift: Tensor, row_sum: Tensor, block_q: int, block_k: int,
+def _fold(
+    tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, results: Sequence[Tensor],
+    block_q: int, block_k: int,
 ) -> None:  # fmt: skip
-    """Fill output (G, L, d_v), shift and row_sum (G, L, 1) of some heads."""
-    lowest = torch.finfo(output.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
+    """Fill the results of some heads: o (G, L, d_v), and m and ell (G, L, 1)."""
+    lowest = torch.finfo(key.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
     for rows in blocks(0, query.shape[1], block_q):
         q = tiles.queries(query[:, rows])
-        m, ell, o = shift[:, rows].fill_(lowest), row_sum[:, rows].zero_(), output[:, rows]
-        for place, columns in enumerate(tiles.columns(rows, key.shape[1], block_k)):
+        o, m, ell = (x[:, rows] for x in results)
+        m.fill_(lowest)
+        ell.zero_()
+        for n_before, columns in enumerate(tiles.columns(rows, key.shape[1], block_k)):
             k, v = tiles.seen(key, value, rows, columns)
             scores = tiles.scores(q, k, rows, columns)
             m_new = torch.maximum(m, scores.amax(-1, keepdim=True))
-            weights = scores.sub_(m_new if headroom is None else m_new + headroom)
-            tiles.power(weights, out=weights)
-            if place:  # the first block finds nothing to rescale
-                shrink = tiles.power(m - m_new)
-                ell.mul_(shrink)
-                o.mul_(shrink)
+            weights = tiles.power(scores.sub_(m_new), out=scores)
+            if n_before:  # the first block finds nothing to rescale
+                rescale = tiles.power(m - m_new)
+                ell.mul_(rescale)
+                o.mul_(rescale)
             ell.add_(weights.sum(-1, keepdim=True))
-            o.baddbmm_(weights, v, beta=min(place, 1))
+            o.baddbmm_(weights, v, beta=min(n_before, 1))
             m.copy_(m_new)
         o.div_(ell)
-        if headroom is not None:
-            m.add_(headroom)
 
 
 def _differentiate(
     tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, output: Tensor, d_output: Tensor,
-    shift: Tensor, row_sum: Tensor, d_lse: Tensor, d_query: Operand, d_key: Operand,
-    d_value: Operand, d_mask: Operand, block_q: int, block_k: int,
+    m: Tensor, ell: Tensor, d_lse: Tensor, d_query: Operand, d_key: Operand, d_value: Operand,
+    d_mask: Operand, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
     """Add what some heads contribute to the gradients that are wanted."""
     for rows in blocks(0, query.shape[1], block_q):
-        q, m, ell = tiles.queries(query[:, rows]), shift[:, rows], row_sum[:, rows]
+        q, sums = tiles.queries(query[:, rows]), ell[:, rows]
         D = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
         # Divided by ℓ here, and not in P, which has more numbers. An empty row has ℓ = 0.
-        d_o, D = ((x / ell).masked_fill_(ell == 0, 0) for x in (d_output[:, rows], D))
+        d_o, D = ((x / sums).masked_fill_(sums == 0, 0) for x in (d_output[:, rows], D))
         for columns in tiles.columns(rows, key.shape[1], block_k):
             k, v = tiles.seen(key, value, rows, columns)
-            weights = tiles.scores(q, k, rows, columns).sub_(m)
+            weights = tiles.scores(q, k, rows, columns).sub_(m[:, rows])
             tiles.power(weights, out=weights)
             if d_value is not None:
                 d_value[:, columns].baddbmm_(weights.mT, d_o)
@@ -101,10 +111,13 @@ def _differentiate(
                 d_key[:, columns].baddbmm_(d_scores.mT, q)
 
 
-@attention()  # makes the public signature, that of torch
+@as_autocast_does
 def scaled_dot_product_attention(
-    call: Call, *, block_size_q: int | None = None, block_size_k: int | None = None
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size_q: int | None = None, block_size_k: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None, in tiles of
@@ -130,53 +143,111 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
         tensor([[15.]])
     """
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size_q, block_size_k)[0]
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size_q: int | None = None, block_size_k: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size_q, block_size_k)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_q: int | None,
+    block_size_k: int | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the output, and the log-sum-exp."""
+    call = Call(query, key, value, options)
     sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
     # 0 is to be chosen. A block of FARTHEST holds every sequence.
-    options = [
+    lengths = [
         0 if size is None else min(checked_count(name, size, least=1), FARTHEST)
         for name, size in sizes.items()
     ]
-    results = _operator(call, [*options, 0])
-    return results.output, results.lse
+    results = _operator(call, [*lengths, 0])
+    return call.finish(results.output, results.lse)
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+def block_sizes(query: Tensor, key: Tensor, *, is_causal: bool = False) -> tuple[int, int, int]:
+    """Return the sizes that are chosen for a call: of the blocks, and how many heads come together.
+
+    Returns:
+        Queries of a block, keys of a block, heads whose tiles are computed at once.
+
+    Example:
+        >>> block_sizes(torch.zeros(100, 8), torch.zeros(5, 8))[:2]
+        (100, 5)
+    """
+    band, dtype = Band(right=0 if is_causal else None), computing_dtype(query.dtype)
+    return sizes(query, key, band, dtype, 0, 0)
 
 
 def _forward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
-    """Return output, log-sum-exp and its two parts, in the dtype that sums are kept in."""
+    """Return output, log-sum-exp and its two terms, in the dtype that sums are kept in."""
     results = wide_results_like(query, key, value, attn_mask, band, scale, group, options)
-    output, lse, shift, row_sum, _ = results
+    output, lse, m, ell, _ = results
     if not lse.numel() or not key.shape[-2]:
         for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
             tensor.fill_(number)
         return results
-    operands: list[Operand] = [
-        query, key, value, attn_mask, output, shift[..., None], row_sum[..., None],
-    ]  # fmt: skip
-    if group > 1:
-        operands = grouped(group, *operands)
     tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, output.dtype, options)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
-    headroom = headroom_of(value[..., start:stop, :], output.dtype, tiles.unit)
+    room = _headroom(value[..., start:stop, :], output.dtype)
+    values = value if room is None else value.to(output.dtype) * room.factor
+    operands: list[Operand] = [query, key, values, attn_mask, output, m[..., None], ell[..., None]]
+    if group > 1:
+        operands = grouped(group, *operands)
     with torch.autocast(query.device.type, enabled=False):
-        for q, k, v, tiles.mask, *rest in heads(_batch(operands), operands, together):
+        for q, k, v, tiles.mask, *rows in heads(_batch(operands), operands, together):
             assert k is not None and v is not None
-            k, v = k.to(output.dtype), v.to(output.dtype)
-            _attend(tiles, headroom, q, k, v, *rest, *lengths)  # type: ignore[arg-type]
-    empty = row_sum == 0
+            _fold(tiles, q, k.to(output.dtype), v.to(output.dtype), rows, *lengths)  # type: ignore[arg-type]
+    if room is not None:
+        output.div_(room.factor).clamp_(-room.bound, room.bound)
+    empty = ell == 0
     if query.is_cuda or bool(empty.any()):
         output.masked_fill_(empty[..., None], 0)
-    torch.add(row_sum.log(), shift, alpha=tiles.unit, out=lse)
+    torch.add(ell.log(), m, alpha=tiles.unit, out=lse)
     return results
 
 
+class Headroom(NamedTuple):
+    """How values beside the largest number of a dtype are kept finite."""
+
+    factor: Tensor  # a power of 2, which makes values so small that S of them can be added up
+    bound: Tensor  # the largest of them, which no mean of them exceeds
+
+
+def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
+    """Return the headroom that values need, None for none.
+
+    The fold adds up S values before it divides by ℓ, so values within a factor 2 S of the largest
+    number need it. On a GPU it is never None, because to decide would be to wait for the GPU.
+    """
+    n_keys = max(1, value.shape[-2])  # a band may leave none
+    limit = torch.finfo(dtype).max / (2 * n_keys)
+    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
+        return None
+    bound = value.abs().amax().to(dtype)
+    factor = torch.where(bound > limit, 0.5 ** (2 * n_keys).bit_length(), 1.0).to(dtype)
+    return Headroom(factor, torch.where(bound.isnan(), math.inf, bound))
+
+
 def _backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
-    row_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
+    ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
 ) -> Four:  # fmt: skip
     """Return the gradients that are needed."""
@@ -186,8 +257,8 @@ def _backward(
         for x, need in zip(inputs, needed, strict=True)
     ]
     tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, dtype, options)
-    if shift.numel() and key.shape[-2]:
-        columns = (x[..., None] for x in (shift, row_sum, d_lse))
+    if m.numel() and key.shape[-2]:
+        columns = (x[..., None] for x in (m, ell, d_lse))
         operands: list[Operand] = [*inputs, output, d_output.to(dtype), *columns]
         sums: list[Operand] = [*gradients]
         if group > 1:

@@ -20,9 +20,9 @@ the two products alone.
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
 
 import functools
 import math
@@ -33,16 +33,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlib._checks import Window, checked_band, checked_count, checked_scale
-from attnlib._torch_cache import Counts, KVCache, accepted, check_like, together
-from attnlib._torch_door import (
-    Matrices,
+from attnlib._checks import Options, Window, checked_band, checked_count, checked_scale
+from attnlib._docstrings import TENSORS, document
+from attnlib._tensors import (
+    DenseCall,
     as_autocast_does,
-    attention,
     checked_tensors,
     computing_dtype,
     scaled_product,
 )
+from attnlib._torch_cache import Counts, KVCache, accepted, check_like, together
 
 __all__ = [
     "KVCache", "attend", "merge", "scaled_dot_product_attention",
@@ -50,10 +50,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-@attention(Matrices)  # makes the public signature, that of torch
+@as_autocast_does
 def scaled_dot_product_attention(
-    call: Matrices, *, block_size_k: int | None = None
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size_k: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1; 4096 where
@@ -72,19 +75,40 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
         tensor([[15.]])
     """
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size_k)[0]
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size_k: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size_k)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_k: int | None
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp."""
+    call = DenseCall(query, key, value, options)
     size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
     whole, left = call.n_keys // size, call.n_keys % size
     states = [_state(call, 0, whole, size)] if whole else []
     if left or not whole:
         states.append(_state(call, whole * size, 1, left))
-    shifts, row_sums, outputs = (torch.cat(parts, -2) for parts in zip(*states, strict=True))
-    return _merged(shifts, row_sums, outputs)
+    m, ell, o = (torch.cat(x, -2) for x in zip(*states, strict=True))
+    return call.finish(*_merged(m, ell, o))
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
-def _state(call: Matrices, start: int, n: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+def _state(call: DenseCall, start: int, n: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return m and ℓ (…, L, n, 1), and o (…, L, n, d_v), of n pieces of keys side by side.
 
     All n are one product, whose heads and pieces torch deals out to the cores.
@@ -117,18 +141,18 @@ def _weighed(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return m, ell, torch.matmul(weights / ell, value)
 
 
-def _merged(shifts: Tensor, row_sums: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+def _merged(m: Tensor, ell: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
     """Return o (…, d_v) and lse (…, 1) from n pieces: m and ℓ (…, n, 1), o (…, n, d_v).
 
     m and ℓ are kept apart, because in m + log ℓ a small ℓ is lost where m is large.
     """
-    largest = shifts.detach().amax(-2, keepdim=True)
-    empty = largest == -math.inf
-    largest = largest.masked_fill(empty, 0)  # because -∞ - (-∞) is NaN
-    sums = torch.exp(shifts - largest) * row_sums
-    total = _added(sums)[..., None, :].masked_fill(empty, 1)
-    lse = (largest + total.log()).masked_fill(empty, -math.inf)
-    return _added(sums / total * outputs), lse[..., 0, :]
+    m_new = m.detach().amax(-2, keepdim=True)
+    empty = m_new == -math.inf
+    m_new = m_new.masked_fill(empty, 0)  # because -∞ - (-∞) is NaN
+    ell = torch.exp(m - m_new) * ell
+    total = _added(ell)[..., None, :].masked_fill(empty, 1)
+    lse = (m_new + total.log()).masked_fill(empty, -math.inf)
+    return _added(ell / total * o), lse[..., 0, :]
 
 
 def _added(pieces: Tensor) -> Tensor:
@@ -142,8 +166,8 @@ def _added(pieces: Tensor) -> Tensor:
 def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return attention over all keys, from the results of attention over disjoint pieces of them.
 
-    A piece in which a row sees nothing has the output 0 and the log-sum-exp -∞, as every rung
-    returns them, and changes nothing. The pieces are added from first to last, so that the same
+    A piece in which a row sees nothing has the output 0 and the log-sum-exp -∞, as from every
+    implementation, and changes nothing. The pieces are added from first to last, so that the same
     pieces in the same order give the same bits.
 
     Args:
@@ -175,8 +199,8 @@ def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Te
         raise ValueError(f"outputs and lses must hold one tensor for each piece; got {came}")
     known = checked_tensors({f"outputs[{i}]": x for i, x in enumerate(outputs)})
     sums = checked_tensors({f"lses[{i}]": x for i, x in enumerate(lses)})
-    asked, device = outputs[0].dtype, outputs[0].device
-    dtype = computing_dtype(asked)
+    out_dtype, device = outputs[0].dtype, outputs[0].device
+    dtype = computing_dtype(out_dtype)
     for (name, output), (called, lse) in zip(known.items(), sums.items(), strict=True):
         if lse.dtype != dtype or lse.device != device:
             wanted = f"{dtype} on {device}, as the outputs ask"
@@ -185,10 +209,10 @@ def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Te
             came = f"{name} {tuple(output.shape)}, {called} {tuple(lse.shape)}"
             wanted = f"each output {tuple(outputs[0].shape)} and each lse the same without d_v"
             raise ValueError(f"pieces must fit together, {wanted}; got {came}")
-    shifts = torch.stack(list(lses), -1)[..., None]
-    parts = torch.stack(list(outputs), -2).to(dtype)
-    output, lse = _merged(shifts, torch.ones_like(shifts), parts)  # m = lse, with ℓ = 1
-    return output.to(asked), lse[..., 0]
+    m = torch.stack(list(lses), -1)[..., None]  # with ℓ = 1, the log-sum-exp is m
+    o = torch.stack(list(outputs), -2).to(dtype)
+    output, lse = _merged(m, torch.ones_like(m), o)
+    return output.to(out_dtype), lse[..., 0]
 
 
 @as_autocast_does
@@ -307,8 +331,8 @@ def _scores(query: Tensor, key: Tensor, scale: float, size: int) -> Tensor:
     """Return scale · Q Kᵀ (group, S). Torch deals out the pieces of one product to the cores."""
     n, left = divmod(len(key), size)
     if n and left:
-        parts = key[:-left], key[-left:]
-        return torch.cat([_scores(query, part, scale, size) for part in parts], -1)
+        halves = key[:-left], key[-left:]
+        return torch.cat([_scores(query, piece, scale, size) for piece in halves], -1)
     pieces = key.view(n or 1, -1, key.shape[-1])
     queries = query.expand(len(pieces), *query.shape)
     return scaled_product(queries, pieces, scale, torch.bmm).transpose(0, 1).flatten(1)

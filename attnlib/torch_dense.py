@@ -14,28 +14,35 @@ the meta device. Under `torch.autocast` inputs are cast as for torch's own atten
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlib._checks import Options, Window, check_axis
-from attnlib._torch_door import (
-    Matrices,
+from attnlib._docstrings import TENSORS, document
+from attnlib._tensors import (
+    DenseCall,
     as_autocast_does,
-    attention,
     checked_tensors,
     empty_rows,
+    log_sum_exp,
     scaled_product,
+    upcast,
     wide_tokens,
-    widened,
 )
 
 
-@attention(Matrices, dropout=True)  # makes the public signature, that of torch
-def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]:
+@as_autocast_does
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> Tensor:  # fmt: skip
     """Return softmax(scale · Q Kᵀ + mask) V: for each query a weighted mean of the values.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
@@ -50,14 +57,39 @@ def scaled_dot_product_attention(call: Matrices) -> tuple[Tensor, Tensor | None]
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values)
         tensor([[15.]])
     """
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)[0]
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, wants_lse=True)
+
+
+document(
+    scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS,
+    dropout="The chance of each weight to be put to 0; the others are divided by 1 - dropout_p.",
+    dropped="dropout_p outside 0 … 1",
+)  # fmt: skip
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, wants_lse: bool = False
+) -> tuple[Tensor, Any]:
+    """Return the output, and the log-sum-exp if it is wanted."""
+    call = DenseCall(query, key, value, options, drops=True)
     scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
-    weights, lse = torch.softmax(scores, -1), call.log_sum_exp(scores, empty)
+    weights = torch.softmax(scores, -1)
     if call.dropout_p:
         weights = torch.dropout(weights, call.dropout_p, train=True)
-    return torch.matmul(weights, call.value).masked_fill(empty, 0), lse
-
-
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+    output = torch.matmul(weights, call.value).masked_fill(empty, 0)
+    return call.finish(output, log_sum_exp(scores, empty) if wants_lse else None)
 
 
 @as_autocast_does
@@ -81,8 +113,8 @@ def attention_scores(query: Tensor, key: Tensor, *, scale: float | None = None) 
         >>> attention_scores(torch.tensor([[1.0, 2.0]]), keys, scale=1.0)
         tensor([[11., 17.]])
     """
-    call = Matrices({"query": query, "key": key}, Options(scale=scale))
-    return scaled_product(call.query, call.key, call.scale).to(call.asked)
+    call = DenseCall(query, key, options=Options(scale=scale))
+    return scaled_product(call.query, call.key, call.scale).to(call.out_dtype)
 
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
@@ -96,7 +128,7 @@ def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     """
     checked_tensors({"scores": scores})
     check_axis("dim", dim, tuple(scores.shape))
-    wide = widened(scores).clone()
+    wide = upcast(scores).clone()
     empty = empty_rows(wide, dim)
     return torch.softmax(wide, dim).masked_fill(empty, 0).to(scores.dtype)
 
@@ -115,7 +147,7 @@ def attention_weights(
                 [0.5000, 0.5000]])
     """
     options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
-    call = Matrices({"query": query, "key": key}, options)
+    call = DenseCall(query, key, options=options)
     scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
     return call.finish(torch.softmax(scores, -1).masked_fill(empty, 0), None)[0]
 
@@ -136,7 +168,7 @@ def self_attention(
     tokens, *matrices = wide_tokens(X, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}, heads=True)
     query, key, value = (torch.matmul(tokens, W) for W in matrices)
     if isinstance(attn_mask, Tensor) and attn_mask.dtype == X.dtype:
-        attn_mask = widened(attn_mask)
+        attn_mask = upcast(attn_mask)
     return scaled_dot_product_attention(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
         causal_align=causal_align, window=window,

@@ -11,22 +11,26 @@ keys with variance 1, which dividing by √d_k assumes (chapter 03). Biases star
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Literal, Self, get_args, overload
 
 import torch
 from torch import Tensor, nn
 
-from attnlib import _layer_checks as checks
-from attnlib._checks import checked_count
+from attnlib import masks
+from attnlib._checks import check_flag, check_mask, checked_count, checked_counts, dtype_name
+from attnlib._tensors import check_devices, check_tensor
 from attnlib._torch_cache import KVCache
 from attnlib.positions import rotary, sinusoidal
 from attnlib.torch_decoding import attend
-from attnlib.torch_dense import scaled_dot_product_attention
+from attnlib.torch_dense import attention_weights, scaled_dot_product_attention
+
+Lengths = Sequence[int] | Tensor
+Positions = Literal["sinusoidal", "learned", "rotary"]
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
@@ -36,8 +40,8 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
         >>> split_heads(torch.tensor([[1, 2, 3, 4]]), n_heads=2).tolist()
         [[[1, 2]], [[3, 4]]]
     """
-    checks.check_axes(x, "T", "H · d")
-    checks.check_heads(x.shape[-1], checked_count("n_heads", n_heads))
+    _check_axes(x, "T", "H · d")
+    _check_heads(x.shape[-1], checked_count("n_heads", n_heads))
     return x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads).transpose(-3, -2)
 
 
@@ -48,7 +52,7 @@ def merge_heads(x: Tensor) -> Tensor:
         >>> merge_heads(torch.tensor([[[1, 2]], [[3, 4]]])).tolist()
         [[1, 2, 3, 4]]
     """
-    checks.check_axes(x, "H", "T", "d")
+    _check_axes(x, "H", "T", "d")
     return x.transpose(-3, -2).flatten(-2)
 
 
@@ -98,7 +102,7 @@ class SelfAttention(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         d_k, d_v = (d_model if d is None else d for d in (d_k, d_v))
-        checks.check_settings(bias, is_causal, max_seq_len, d_model=d_model, d_k=d_k, d_v=d_v)
+        _check_settings(bias, is_causal, max_seq_len, d_model=d_model, d_k=d_k, d_v=d_v)
         self.is_causal, self.max_seq_len = is_causal, max_seq_len
         self.W_Q = nn.Linear(d_model, d_k, bias)
         self.W_K = nn.Linear(d_model, d_k, bias)
@@ -113,7 +117,7 @@ class SelfAttention(nn.Module):
         return f"is_causal={self.is_causal}, max_seq_len={self.max_seq_len}"
 
     def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None
+        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: Lengths | None = None
     ) -> Tensor:
         """Return the output of each token. What any mask, lengths or is_causal removes is removed.
 
@@ -124,8 +128,8 @@ class SelfAttention(nn.Module):
                 compiled layer needs, they are not checked against T. The output of a padding token
                 is finite and means nothing. In a sequence of length 0 attention gives 0.
         """
-        checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
-        allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal)
+        _check_tokens(X, self.W_Q.weight, self.max_seq_len)
+        allowed = _joined_mask(X, attn_mask, lengths, self.is_causal)
         query, key, value = self.W_Q(X), self.W_K(X), self.W_V(X)
         return scaled_dot_product_attention(query, key, value, **allowed)
 
@@ -143,6 +147,9 @@ class MultiHeadSelfAttention(nn.Module):
         positions: "sinusoidal" adds `positions.sinusoidal` to X; "learned" adds a learned row for
             each of max_seq_len positions, drawn with standard deviation 0.02; "rotary" turns
             queries and keys by `positions.rotary`. None leaves the layer blind to order.
+
+    It has no dropout, in training neither: `torch_dense.scaled_dot_product_attention` takes a
+    dropout_p.
 
     Shapes:
         X (…, T, d_model) → (…, T, d_model)
@@ -162,14 +169,14 @@ class MultiHeadSelfAttention(nn.Module):
     def __init__(
         self, d_model: int, n_heads: int, *, n_kv_heads: int | None = None, bias: bool = False,
         is_causal: bool = False, max_seq_len: int | None = None,
-        positions: checks.Positions | None = None,
+        positions: Positions | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads}
-        checks.check_settings(bias, is_causal, max_seq_len, **sizes)
-        checks.check_heads(d_model, n_heads, n_kv_heads)
-        checks.check_positions(positions, max_seq_len, d_model, d_model // n_heads)
+        _check_settings(bias, is_causal, max_seq_len, **sizes)
+        _check_heads(d_model, n_heads, n_kv_heads)
+        _check_positions(positions, max_seq_len, d_model, d_model // n_heads)
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.is_causal, self.max_seq_len, self.positions = is_causal, max_seq_len, positions
         d_kv = n_kv_heads * (d_model // n_heads)
@@ -191,42 +198,84 @@ class MultiHeadSelfAttention(nn.Module):
         names = ("n_heads", "n_kv_heads", "is_causal", "max_seq_len", "positions")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
+    @overload
     def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, lengths: checks.Lengths | None = None,
-        cache: KVCache | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Return the output of each token, as `SelfAttention`; attn_mask fits (…, H, T, T).
+        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
+        lengths: Lengths | None = None, cache: KVCache | None = None,
+        need_weights: Literal[False] = False,
+    ) -> Tensor: ...  # fmt: skip
 
-        With a `torch_decoding.KVCache`, for a causal layer and without attn_mask, X (B, T, d_model)
-        holds the next tokens of each sequence. They see the tokens in the cache, continue their
-        positions, and join them there. `lengths` then says how many of the T tokens each sequence
-        has. If the call fails, the cache is as it was before.
+    @overload
+    def forward(
+        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
+        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+    def forward(
+        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
+        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+        """Return the output of each token, as `SelfAttention`; with `need_weights` the weights too.
+
+        Args:
+            X: the tokens, (…, T, d_model).
+            attn_mask: a mask that broadcasts to (…, H, T, S). True takes part, floats are added.
+            context: a second sequence (…, S, d_model). Then X asks, and what answers is the second
+                sequence: its tokens have the keys and values (cross-attention). The layer must
+                have neither is_causal nor positions. None for X itself.
+            lengths: the lengths (B,) of the sequences that answer, as in `SelfAttention`.
+            cache: a `torch_decoding.KVCache`, for a causal layer, without attn_mask. X holds the
+                next tokens of each sequence, and `lengths` how many of them each has. They see
+                the tokens in the cache, continue their positions, and join them there. If the
+                call fails, the cache is as it was before.
+            need_weights: whether to return the weights of each head too, (…, H, T, S), which are
+                computed for it a second time. Not beside a cache.
         """
-        checks.check_tokens(X, self.W_Q.weight, self.max_seq_len)
-        if cache is None:
-            allowed = checks.joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads)
-            query, key, value = self._projected(X, (0,))
-            heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
-        else:
-            checks.check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
-            heads = attend(*self._projected(X, cache.lengths), cache, counts=lengths)
+        _check_tokens(X, self.W_Q.weight, self.max_seq_len)
+        check_flag("need_weights", need_weights)
+        if cache is not None:
+            if context is not None or need_weights:
+                raise ValueError("context must be None and need_weights False beside a cache")
+            _check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
+            heads = attend(*self._projected(X, X, cache.lengths), cache, counts=lengths)
+            return self._joined(heads)
+        if context is not None:
+            if self.is_causal or self.positions is not None:
+                came = f"is_causal={self.is_causal}, positions={self.positions!r}"
+                raise ValueError(f"context needs a layer without order; got one with {came}")
+            _check_context(context, X, self.W_K.weight, self.max_seq_len)
+        allowed = _joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads, context=context)
+        query, key, value = self._projected(X, X if context is None else context, (0,))
+        heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
+        if not need_weights:
+            return self._joined(heads)
+        return self._joined(heads), attention_weights(query, key, **allowed, enable_gqa=True)
+
+    def _joined(self, heads: Tensor) -> Tensor:
         output: Tensor = self.W_O(merge_heads(heads))
         return output
 
-    def _projected(self, X: Tensor, starts: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value of tokens that begin, in row b, at position starts[b]."""
+    def _projected(
+        self, X: Tensor, context: Tensor, starts: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the queries of X, and the keys and values of the context, by heads.
+
+        Tokens begin, in row b, at position starts[b].
+        """
         n_tokens, d_model = X.shape[-2:]
+        crosses = context is not X
         if self.positions == "sinusoidal":
             table = _for_rows(starts, lambda n: sinusoidal(n_tokens, d_model, like=X, start=n))
             X = X + table.to(X)
         elif self.positions is not None:
-            places = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
-        if self.learned is not None:  # padding may have places that no token can have
-            X = X + self.learned[places.clamp(max=len(self.learned) - 1)]
+            at = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
+        if self.learned is not None:  # padding may have positions that no token can have
+            X = X + self.learned[at.clamp(max=len(self.learned) - 1)]
+        context = context if crosses else X
         query = split_heads(self.W_Q(X), self.n_heads)
-        key, value = (split_heads(W(X), self.n_kv_heads) for W in (self.W_K, self.W_V))
+        key, value = (split_heads(W(context), self.n_kv_heads) for W in (self.W_K, self.W_V))
         if self.positions == "rotary":
-            query, key = rotary(query, places), rotary(key, places)
+            query, key = rotary(query, at), rotary(key, at)
         return query, key, value
 
     @classmethod
@@ -241,7 +290,7 @@ class MultiHeadSelfAttention(nn.Module):
             ValueError: for kdim or vdim other than embed_dim, for add_bias_kv or add_zero_attn,
                 and for dropout in training mode, because this layer drops nothing.
         """
-        checks.check_torch(mha)
+        _check_torch(mha)
         bias = mha.in_proj_bias is not None
         with torch.device("meta"):  # draws nothing and takes no memory: mha brings the weights
             layer = cls(mha.embed_dim, mha.num_heads, bias=bias, is_causal=is_causal)
@@ -253,3 +302,133 @@ class MultiHeadSelfAttention(nn.Module):
         for name, parameter in layer.named_parameters():
             parameter.requires_grad_(state[name].requires_grad)  # what is frozen stays so
         return layer.train(mha.training)
+
+
+# What the layers ask of their arguments -----------------------------------------------------------
+
+
+def _check_settings(bias: object, is_causal: object, max_seq_len: object, **sizes: object) -> None:
+    check_flag("bias", bias)
+    check_flag("is_causal", is_causal)
+    limit = {} if max_seq_len is None else {"max_seq_len": max_seq_len}
+    for name, size in (sizes | limit).items():
+        checked_count(name, size, least=1)
+
+
+def _check_axes(x: Tensor, *axes: str) -> None:
+    check_tensor("x", x)
+    if x.ndim < len(axes):
+        raise ValueError(f"x must be (…, {', '.join(axes)}); got {tuple(x.shape)}")
+
+
+def _check_heads(d_model: int, n_heads: int, n_kv_heads: int = 1) -> None:
+    if n_heads < 1 or d_model % n_heads:
+        raise ValueError(f"n_heads must divide d_model; got {n_heads} and {d_model}")
+    if n_heads % n_kv_heads:
+        raise ValueError(f"n_kv_heads must divide n_heads; got {n_kv_heads} and {n_heads}")
+
+
+def _check_positions(positions: object, max_seq_len: int | None, d_model: int, d_head: int) -> None:
+    kinds = get_args(Positions)
+    if positions is not None and positions not in kinds:
+        raise ValueError(f"positions must be None or one of {', '.join(kinds)}; got {positions!r}")
+    if positions == "learned" and max_seq_len is None:
+        raise ValueError("max_seq_len must be given for learned positions; got None")
+    if positions == "sinusoidal" and d_model % 2:
+        raise ValueError(f"d_model must be even for sinusoidal positions; got {d_model}")
+    if positions == "rotary" and d_head % 2:
+        raise ValueError(f"d_model / n_heads must be even for rotary positions; got {d_head}")
+
+
+def _check_tokens(X: Tensor, W: Tensor, max_seq_len: int | None, name: str = "X") -> None:
+    """Require tokens X (…, T, d_model) that the weights W (d, d_model) can take."""
+    check_tensor(name, X)
+    if X.ndim < 2 or X.shape[-1] != W.shape[-1]:
+        raise ValueError(f"{name} must be (…, T, d_model = {W.shape[-1]}); got {tuple(X.shape)}")
+    if X.device != W.device:
+        raise ValueError(f"{name} must be on the device of the weights, {W.device}; got {X.device}")
+    device = X.device.type
+    # Under autocast the projections choose the dtype themselves, except for float64.
+    casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if X.dtype != W.dtype and not (casts and torch.float64 not in (X.dtype, W.dtype)):
+        came = dtype_name(X)
+        raise TypeError(f"{name} must have the dtype of the weights, {dtype_name(W)}; got {came}")
+    if max_seq_len is not None and X.shape[-2] > max_seq_len:
+        wanted = f"at most max_seq_len = {max_seq_len} tokens (none is cut off here)"
+        raise ValueError(f"{name} must have {wanted}; got {X.shape[-2]}")
+
+
+def _joined_mask(
+    X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool, *heads: int,
+    context: Tensor | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the attn_mask and the is_causal that together remove what all three remove."""
+    name, seen = ("X", X) if context is None else ("context", context)
+    *batch, n_tokens, _ = X.shape
+    n_keys = seen.shape[-2]
+    given = []
+    if attn_mask is not None:
+        check_tensor("attn_mask", attn_mask)
+        check_devices({"X": X, "attn_mask": attn_mask})
+        shape, target = tuple(attn_mask.shape), (*batch, *heads, n_tokens, n_keys)
+        check_mask(shape, dtype_name(attn_mask), query_dtype=dtype_name(X), target=target)
+        given.append(attn_mask)
+    if lengths is not None:
+        padding = torch.as_tensor(masks.padding(lengths, n_keys), device=X.device)
+        if seen.ndim != 3 or len(padding) != len(seen):
+            wanted = f"hold one length for each sequence of {name} (B, T, d_model)"
+            came = f"{len(padding)} lengths and {name} {tuple(seen.shape)}"
+            raise ValueError(f"lengths must {wanted}; got {came}")
+        given.append(padding if heads else padding[:, 0])  # (B, 1, 1, S) or (B, 1, S)
+    if not given:
+        return {"is_causal": is_causal}
+    if is_causal:
+        given.append(masks.causal(n_tokens, like=X))
+    return {"attn_mask": given[0] if len(given) == 1 else masks.combine(*given)}
+
+
+def _check_context(context: Tensor, X: Tensor, W: Tensor, max_seq_len: int | None) -> None:
+    """Require a second sequence that fits the first."""
+    _check_tokens(context, W, max_seq_len, "context")
+    if context.shape[:-2] != X.shape[:-2] or context.dtype != X.dtype:
+        came = f"{tuple(context.shape)} {context.dtype} and X {tuple(X.shape)} {X.dtype}"
+        raise ValueError(
+            f"context must share the leading dimensions and the dtype of X; got {came}"
+        )
+
+
+def _check_cache(
+    cache: object, X: Tensor, attn_mask: object, lengths: Lengths | None, is_causal: bool,
+    max_seq_len: int | None,
+) -> None:  # fmt: skip
+    """Require a cache that the tokens X can continue, without one past max_seq_len."""
+    if not isinstance(cache, KVCache):
+        raise TypeError(f"cache must be a torch_decoding.KVCache; got {type(cache).__qualname__}")
+    if not is_causal:
+        raise ValueError("cache must be given to a layer with is_causal=True; got False")
+    if attn_mask is not None:
+        raise ValueError("attn_mask must be None beside a cache, which is causal; got a mask")
+    if X.ndim != 3 or len(X) != len(cache.lengths):
+        wanted = f"(B, T, d_model) with B = {len(cache.lengths)}, as the cache"
+        raise ValueError(f"X must be {wanted}; got {tuple(X.shape)}")
+    counts: Sequence[int] = (X.shape[1],) * len(X)
+    if lengths is not None:
+        counts = checked_counts("lengths", lengths, counts)
+    for row, (length, count) in enumerate(zip(cache.lengths, counts, strict=True)):
+        if max_seq_len is not None and length + count > max_seq_len:
+            wanted = f"continue a sequence to at most max_seq_len = {max_seq_len} tokens"
+            raise ValueError(f"X must {wanted}; got {length} + {count} in row {row}")
+
+
+def _check_torch(mha: object) -> None:
+    """Require a torch layer that computes what MultiHeadSelfAttention can compute."""
+    if not isinstance(mha, nn.MultiheadAttention):
+        raise TypeError(f"mha must be a torch.nn.MultiheadAttention; got {type(mha).__name__}")
+    if not (size := mha.embed_dim) == mha.kdim == mha.vdim:
+        came = f"{mha.kdim} and {mha.vdim}"
+        raise ValueError(f"mha must have kdim and vdim equal to embed_dim = {size}; got {came}")
+    if mha.bias_k is not None or mha.add_zero_attn:
+        raise ValueError("mha must have neither add_bias_kv nor add_zero_attn")
+    if mha.dropout and mha.training:
+        came = f"dropout {mha.dropout} in training mode"
+        raise ValueError(f"mha must be in eval mode, because nothing is dropped here; got {came}")

@@ -21,8 +21,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as torch_attention
 
 from attnlib import implementations
-from attnlib._checks import Band
-from attnlib._torch_tiles import sizes
+from attnlib.torch_blockwise import block_sizes
 from benchmarks.memory import in_a_fresh_process
 from benchmarks.timing import RESULTS, call, compare, machine, store
 
@@ -66,8 +65,7 @@ def products(case: Case) -> Callable[[], object]:
     """Return the matrix products of the blockwise form alone: two a tile, and five for backward."""
     n, e = case.n_tokens, case.n_features
     whole = torch.empty(1, case.heads, n, e)
-    band = Band(right=0 if case.is_causal else None)
-    block_q, block_k, together = sizes(whole, whole, band, whole.dtype, 0, 0)
+    block_q, block_k, together = block_sizes(whole, whole, is_causal=case.is_causal)
     together = min(together, case.heads)
     tokens = torch.randn(together, n, e)
     result, tile = torch.empty(together, block_q, e), torch.empty(together, block_q, block_k)

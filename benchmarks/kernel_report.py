@@ -23,18 +23,16 @@ from typing import Any, NamedTuple
 import torch
 
 from attnbook.compiled import Code, gpu, read
-from attnlib._checks import Band
-from attnlib._torch_operators import Results
-from attnlib.triton_fused import _launch, _tuning
-from attnlib.triton_fused._backward import Wanted
-from attnlib.triton_fused._tuning import Blocks
+from attnlib.triton_fused import launch, tuning
+from attnlib.triton_fused.launch import Band, Results, Wanted
+from attnlib.triton_fused.tuning import Blocks
 
 ARCHITECTURES, WIDTHS = (75, 80, 90), (64, 128, 256)
 KERNELS = {
-    "forward": _tuning.FORWARD,
-    "query_backward": _tuning.QUERY_BACKWARD,
-    "keys_backward": _tuning.KEYS_BACKWARD,
-    "mask_backward": _tuning.MASK_BACKWARD,
+    "forward": tuning.FORWARD,
+    "query_backward": tuning.QUERY_BACKWARD,
+    "keys_backward": tuning.KEYS_BACKWARD,
+    "mask_backward": tuning.MASK_BACKWARD,
 }
 # The band, the dtype of the mask, and whether dQ has a kernel of its own.
 CASES: dict[str, tuple[Band, str, bool]] = {
@@ -77,7 +75,7 @@ def offered(kernel: str, architecture: int, width: int, case: str = "causal") ->
     mask_bytes = getattr(torch, mask_dtype).itemsize if mask_dtype else 0
     q = torch.empty(1, 1, 1, width, dtype=torch.float16)
     with gpu(architecture):
-        given = _launch._arguments(q, q, q, None, torch.float32, 1.0, Band(), 1, False)
+        given = launch.arguments(q, q, q, None, torch.float32, 1.0, Band(), 1, False)
     return KERNELS[kernel].fitting(given["CHOICES"], architecture, mask_bytes)
 
 
@@ -90,13 +88,13 @@ def compiled(setting: Setting) -> list[Row]:
     query, key, value, output, lost = (
         torch.zeros(1, 4, 1024, setting.width, dtype=dtype) for _ in range(5)
     )
-    lse, shift, log2_sum = (torch.zeros(1, 4, 1024) for _ in range(3))
+    lse, m, log2_ell = (torch.zeros(1, 4, 1024) for _ in range(3))
     mask_dtype = setting.dtype if setting.kernel == "mask_backward" else mask_dtype
     mask = torch.ones(1024, 1024, dtype=getattr(torch, mask_dtype)) if mask_dtype else None
-    operands = _launch.Operands(query, key, value, mask)
-    kept = _launch.Kept(output, lost, shift, log2_sum)
-    upstream = _launch.Upstream(output, lse)
-    run, choose = JITFunction.run, _tuning.Kernel.chosen
+    operands = launch.Operands(query, key, value, mask)
+    kept = launch.Kept(output, lost, m, log2_ell)
+    upstream = launch.Upstream(output, lse)
+    run, choose = JITFunction.run, tuning.Kernel.chosen
 
     def compile_only(function: Any, *arguments: Any, grid: Any, warmup: bool, **given: Any) -> None:
         if function.fn.__name__ == setting.kernel:
@@ -106,15 +104,15 @@ def compiled(setting: Setting) -> list[Row]:
             rows.append(Row(setting, " ".join(name for name, is_ in found if is_), read(kernel)))
 
     JITFunction.run = compile_only
-    _tuning.Kernel.chosen = lambda *_: setting.blocks
+    tuning.Kernel.chosen = lambda *_: setting.blocks
     try:
         with gpu(setting.architecture):
-            results = Results(output, lse, shift, log2_sum, lost)
-            _launch.attend(operands, results, 0.1, band, 1)
+            results = Results(output, lse, m, log2_ell, lost)
+            launch.attend(operands, results, 0.1, band, 1)
             needed = [True, True, True, setting.kernel == "mask_backward"]
-            _launch.differentiate(operands, kept, upstream, needed, 0.1, band, 1, deterministic)
+            launch.differentiate(operands, kept, upstream, needed, 0.1, band, 1, deterministic)
     finally:
-        JITFunction.run, _tuning.Kernel.chosen = run, choose
+        JITFunction.run, tuning.Kernel.chosen = run, choose
     return rows
 
 
@@ -159,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--case", choices=CASES, default="causal")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
-    if _tuning.INTERPRETED:
+    if tuning.INTERPRETED:
         sys.exit("the interpreter compiles nothing: run without TRITON_INTERPRET=1")
     head = ["architecture", "D", "kernel", "(queries, keys), warps, stages", "registers", "spilled"]
     head += ["shared, KiB", "tiles", "instructions", *KINDS]

@@ -38,11 +38,9 @@ LIMIT = 300  # seconds for one mistake
 # Whose tests are asked about what several implementations use.
 USED_BY = {
     "_checks": "numpy_dense torch_dense masks",
-    "_door": "numpy_dense torch_dense",
-    "_layer_checks": "torch_layers",
-    "_numpy_door": "numpy_dense numpy_blockwise",
+    "_arrays": "numpy_dense numpy_blockwise",
     "_torch_cache": "torch_decoding",
-    "_torch_door": "torch_dense torch_blockwise",
+    "_tensors": "torch_dense torch_blockwise",
     "_torch_operators": "torch_blockwise",
     "_torch_tiles": "torch_blockwise",
     "torch_layers": "torch_layers torch_decoding",

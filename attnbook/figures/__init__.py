@@ -5,9 +5,9 @@
 Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a: 1.00.
 """
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "matplotlib")
+needs(__name__, "matplotlib")
 
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits

@@ -42,7 +42,7 @@ def _range(name: str, block: slice) -> str:
 
 
 def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
-    numbers = (state.row_max[row], state.row_sum[row], state.output[row, 0])
+    numbers = (state.m[row], state.ell[row], state.o[row, 0])
     shown = tuple(_show(number) for number in numbers)
     return (*shown, _show(state.finish()[0][row, 0]) if finished else "…")
 

@@ -28,9 +28,9 @@ and log-sum-exps sends far less: keys and values stay where they are.
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
 
 import math
 from typing import Any
@@ -39,8 +39,9 @@ import torch
 from torch import Tensor
 
 from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
-from attnlib._checks import Options, check_flag, checked_count
-from attnlib._torch_door import Call, as_autocast_does, attention, computing_dtype, widened
+from attnlib._checks import Options, Window, check_flag, checked_count
+from attnlib._docstrings import TENSORS, document
+from attnlib._tensors import Call, as_autocast_does, computing_dtype, upcast
 from attnlib._torch_operators import Operand, placeholder, wide_results_like
 from attnlib.torch_decoding import merge
 from attnlib.torch_ring._links import Link, ProcessLink
@@ -67,7 +68,7 @@ MOST_THREADS = 1024
 OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
 
 
-def _attend(
+def _pass_forward(
     link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return o, m and log ℓ of the queries of one device."""
@@ -90,7 +91,7 @@ def _attend(
     return o, m, log_ell
 
 
-def _differentiate(
+def _pass_backward(
     link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand, o: Tensor,
     d_o: Tensor, m: Tensor, ell: Tensor, d_lse: Tensor, mask_needed: bool = False,
 ) -> list[Tensor]:  # fmt: skip
@@ -98,13 +99,13 @@ def _differentiate(
 
     Those of half precision are added up in float32.
     """
-    query, mask = widened(query), mask if mask is None else widened(mask)
+    query, mask = upcast(query), mask if mask is None else upcast(mask)
     d_query, d_mask = _zeros(query), _zeros(mask) if mask_needed and mask is not None else None
     held, returned = [key, value], None
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
-        wide = [widened(x) for x in held]
+        wide = [upcast(x) for x in held]
         d_key, d_value = map(_zeros, wide)
         for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in wide)
@@ -205,7 +206,8 @@ def ring_attention(
     tensors = {"query": query, "key": key, "value": value}
     try:
         check_flag("with_lse", with_lse)
-        call = Call(tensors, Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa))
+        options = Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
+        call = Call(query, key, value, options)
         spans = layout(n_tokens, link.size, balance)
         n_own = sum(stop - start for start, stop in spans[link.rank])
         if {call.n_queries, call.n_keys} != {n_own}:
@@ -240,7 +242,7 @@ class _BetweenProcesses(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, link: Link, plan: Plan
     ) -> tuple[Tensor, Tensor]:
-        o, m, log_ell = _attend(link, plan, query, key, value, None)
+        o, m, log_ell = _pass_forward(link, plan, query, key, value, None)
         ctx.link, ctx.plan = link, plan
         ctx.save_for_backward(query, key, value, o, m, log_ell.exp())
         return o.to(query.dtype), m + log_ell
@@ -250,17 +252,20 @@ class _BetweenProcesses(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise _operator.refusal("second")
         query, key, value, o, m, ell = ctx.saved_tensors
-        found = _differentiate(ctx.link, ctx.plan, query, key, value, None, o, d_o, m, ell, d_lse)
+        found = _pass_backward(ctx.link, ctx.plan, query, key, value, None, o, d_o, m, ell, d_lse)
         return *(x.to(query.dtype) for x in found), None, None
 
 
 # Between threads ----------------------------------------------------------------------------------
 
 
-@attention()  # makes the public signature, that of torch
+@as_autocast_does
 def scaled_dot_product_attention(
-    call: Call, *, n_devices: int = 2, balance: str = "zigzag"
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    n_devices: int = 2, balance: str = "zigzag",
+) -> Tensor:  # fmt: skip
     """Return the attention output, computed by a ring of `n_devices` threads in this process.
 
     O = softmax(scale · Q Kᵀ + mask) V. Queries and keys are dealt out to the threads as `layout`
@@ -280,15 +285,36 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, n_devices=2)
         tensor([[15.]])
     """
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, n_devices, balance)[0]
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    n_devices: int = 2, balance: str = "zigzag",
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, n_devices, balance)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, n_devices: int, balance: str
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp."""
+    call = Call(query, key, value, options)
     check_balance(balance)
     n_devices = checked_count("n_devices", n_devices, least=1)
     if n_devices > MOST_THREADS:
         raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
     results = _operator(call, [n_devices, BALANCES.index(balance)])
-    return results.output, results.lse
+    return call.finish(results.output, results.lse)
 
 
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
-
-
-_operator = operator("torch_ring", _attend, _differentiate)
+_operator = operator("torch_ring", _pass_forward, _pass_backward)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import Band, check_flag, checked_count
-from attnlib._torch_door import check_tensor
+from attnlib._tensors import check_tensor
 
 BALANCES = ("contiguous", "zigzag")
 

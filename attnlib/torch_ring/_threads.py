@@ -75,7 +75,7 @@ def operator(
     """Return attention as an operator that deals a whole sequence out to a ring of threads.
 
     `attend` and `differentiate` are what one device does, with its link, the plan and its shards.
-    The operator's options are the number of devices and the place of the balance in BALANCES.
+    The operator's options are the number of devices and the index of the balance in BALANCES.
     """
 
     def forward(
@@ -91,12 +91,13 @@ def operator(
 
         o, m, log_ell = zip(*between_threads(device, options[0], query.device), strict=True)
         output = unshard(o, plan.queries)
-        shift, log_sum = (unshard(x, plan.queries, dim=-1) for x in (m, log_ell))
-        return Results(output, shift + log_sum, shift, log_sum.exp(), placeholder(query))
+        all_m, all_log_ell = (unshard(x, plan.queries, dim=-1) for x in (m, log_ell))
+        lse = all_m + all_log_ell
+        return Results(output, lse, all_m, all_log_ell.exp(), placeholder(query))
 
     def backward(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor,
-        shift: Tensor, row_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor,
+        m: Tensor, ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor,
         needed: list[bool], band: list[int], scale: float | None, group: int, options: list[int],
     ) -> Four:  # fmt: skip
         plan = _plan(query, key, band, scale, group, options)
@@ -104,7 +105,7 @@ def operator(
         def device(link: ThreadLink) -> list[Tensor]:
             queries, keys = plan.queries[link.rank], plan.keys[link.rank]
             own = shard(query, queries), shard(key, keys), shard(value, keys)
-            of_rows = [shard(x, queries, dim=-1) for x in (shift, row_sum, d_lse)]
+            of_rows = [shard(x, queries, dim=-1) for x in (m, ell, d_lse)]
             outputs = shard(output, queries), shard(d_output, queries)
             mask = _rows(attn_mask, queries)
             return differentiate(link, plan, *own, mask, *outputs, *of_rows, needed[3])

@@ -2,9 +2,9 @@
 
 Every other form sends tiles of scores to memory and back between two operations. Here a tile is
 computed, turned into weights and used up on the chip (`_forward`, `_backward`, and `_mask_backward`
-for a mask that learns; `_tiles` holds what they share, `_launch` starts them, `_tuning` chooses how
+for a mask that learns; `_tiles` holds what they share, `launch` starts them, `tuning` chooses how
 large a tile is). Queries, keys and values are read. Written are the output and three numbers a row:
-the log-sum-exp, the largest score and the logarithm of the row sum. In half precision a forward
+the log-sum-exp, the largest score m and log₂ ell. In half precision a forward
 that will be differentiated writes a second output, which holds what the first one lost when it was
 rounded.
 
@@ -18,20 +18,21 @@ the environment before triton is imported) on the CPU, to be read, tested and st
 
 from __future__ import annotations
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
-_needs(__name__, "triton")
+needs(__name__, "torch")
+needs(__name__, "triton")
 
 import math
 
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band, check_flag, checked_scale
-from attnlib._torch_door import Call, attention, computing_dtype
+from attnlib._checks import Band, Options, Window, check_flag, checked_scale
+from attnlib._docstrings import TENSORS, document
+from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder, results_like
-from attnlib.triton_fused._launch import (
+from attnlib.triton_fused.launch import (
     INTERPRETED,
     Kept,
     Operands,
@@ -48,10 +49,13 @@ def available() -> bool:
     return INTERPRETED or torch.cuda.is_available()
 
 
-@attention(example="")
+@as_autocast_does
 def scaled_dot_product_attention(
-    call: Call, *, deterministic: bool = True
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    deterministic: bool = True,
+) -> Tensor:  # fmt: skip
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None. Up to 256 features.
@@ -73,6 +77,30 @@ def scaled_dot_product_attention(
         >>> scaled_dot_product_attention(query, key, value).item()
         15.0
     """
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, deterministic)[0]
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    deterministic: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, deterministic)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, deterministic: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp."""
+    call = Call(query, key, value, options)
     check_flag("deterministic", deterministic)
     _check_that_it_runs(call.query, call.value)
     scale = call.scale_asked_for
@@ -87,10 +115,7 @@ def scaled_dot_product_attention(
     keeps = call.query.element_size() < 4 and torch.is_grad_enabled()
     keeps = keeps and any(x is not None and x.requires_grad for x in leaves)
     results = _operator(call, [deterministic, keeps])
-    return results.output, results.lse
-
-
-scaled_dot_product_attention_with_lse = scaled_dot_product_attention.with_lse
+    return call.finish(results.output, results.lse)
 
 
 def _like(
@@ -107,7 +132,7 @@ def _run_forward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
-    """Return output, log-sum-exp, its parts m and log₂ ℓ, and what the output's rounding lost."""
+    """Return output, log-sum-exp, m and log₂ ell, and what the output lost when it was rounded."""
     results = _like(query, key, value, attn_mask, band, scale, group, options)
     if results.lse.numel() and key.shape[-2]:
         attend(
@@ -121,16 +146,16 @@ def _run_forward(
 
 
 def _run_backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, shift: Tensor,
-    log_sum: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
+    log2_ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
 ) -> Four:  # fmt: skip
     """Return the gradients that are needed."""
     inputs = (query, key, value, attn_mask)
     deterministic, _ = options
-    if shift.numel() and key.shape[-2]:
+    if m.numel() and key.shape[-2]:
         gradients = differentiate(
-            Operands(query, key, value, attn_mask), Kept(output, lost, shift, log_sum),
+            Operands(query, key, value, attn_mask), Kept(output, lost, m, log2_ell),
             Upstream(d_output, d_lse), needed, checked_scale(scale, query.shape[-1]),
             Band.of(band), group, bool(deterministic),
         )  # fmt: skip

@@ -7,7 +7,7 @@
 A gradient is added up in one place, in float32, by one program, so that the same call gives the
 same bits: `keys_backward` owns a block of keys and adds up dK and dV over all queries (of all heads
 that share the key head), `query_backward` owns a block of queries and adds up dQ over all keys.
-Each recomputes the scores: seven products instead of five. `keys_backward` can also add its part
+Each recomputes the scores: seven products instead of five. `keys_backward` can also add its share
 of dQ to memory by atomic additions, which makes five products in all; the order of these additions,
 and so the last bits, change from call to call. Of more than 256 features of a key and a value
 together dK and dV come one after the other, which is one product more.
@@ -33,11 +33,11 @@ from attnlib.triton_fused._tiles import (
     load,
     narrow,
     offsets,
-    place,
+    owned,
     product,
     query_span,
     scales_of,
-    scores,
+    scores_of,
     store,
     zero_unseen,
 )
@@ -46,9 +46,9 @@ from attnlib.triton_fused._tiles import (
 class Rows(NamedTuple):
     """Numbers of rows: in memory, or those of a tile."""
 
-    shift: Any  # m
-    log2_sum: Any  # log₂ ell
-    delta: Any  # D
+    m: Any  # the largest score
+    log2_ell: Any  # log₂ ell
+    D: Any  # rowsum(dO ∘ O) - dL
 
 
 class Gradients(NamedTuple):
@@ -101,49 +101,49 @@ class KeySums(NamedTuple):
 
 
 @triton.jit
-def row_sums(
-    output, lost, d_output, d_lse, delta, n_heads, n_queries,
+def compute_d(
+    output, lost, d_output, d_lse, D, n_heads, n_queries,
     E_V: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
     """Compute D = rowsum(dO ∘ O) - dL, which every tile of a row needs."""
-    batch, head, _, block = place(n_heads, n_queries, 1, BLOCK_Q, False)
+    batch, head, _, block = owned(n_heads, n_queries, 1, BLOCK_Q, False)
     rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
     inside = rows < n_queries
-    WIDE: tl.constexpr = delta.dtype.element_ty
+    WIDE: tl.constexpr = D.dtype.element_ty
     o = load(head_of(output, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
     if lost is not None:
         o += load(head_of(lost, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
     d_o = load(head_of(d_output, batch, head), rows, inside, E_V, BLOCK_V, WIDE)
     at = first_row(batch, head, n_heads, n_queries) + rows
-    tl.store(delta + at, tl.sum(o * d_o, 1) - tl.load(d_lse + at, inside, 0.0), inside)
+    tl.store(D + at, tl.sum(o * d_o, 1) - tl.load(d_lse + at, inside, 0.0), inside)
 
 
 @helper
 def numbers_of(numbers, batch, head, sizes):
     """Return where the numbers of a head's rows begin."""
     at = first_row(batch, head, sizes.n_heads, sizes.n_queries)
-    return Rows(numbers.shift + at, numbers.log2_sum + at, numbers.delta + at)
+    return Rows(numbers.m + at, numbers.log2_ell + at, numbers.D + at)
 
 
 @helper
 def load_numbers(numbers, rows, inside):
     """Return the numbers of these rows; of those not `inside` such that all weights are 0."""
     if inside is None:
-        shift, delta = tl.load(numbers.shift + rows), tl.load(numbers.delta + rows)
-        return Rows(shift, tl.load(numbers.log2_sum + rows), delta)
+        m, D = tl.load(numbers.m + rows), tl.load(numbers.D + rows)
+        return Rows(m, tl.load(numbers.log2_ell + rows), D)
     else:
-        shift = tl.load(numbers.shift + rows, inside, 0.0)
-        delta = tl.load(numbers.delta + rows, inside, 0.0)
-        return Rows(shift, tl.load(numbers.log2_sum + rows, inside, INFINITY), delta)
+        m = tl.load(numbers.m + rows, inside, 0.0)
+        D = tl.load(numbers.D + rows, inside, 0.0)
+        return Rows(m, tl.load(numbers.log2_ell + rows, inside, INFINITY), D)
 
 
 @helper
-def d_scores(p, d_p, delta, s, MASK: tl.constexpr, WHOLE: tl.constexpr):
+def softmax_backward(weights, d_weights, D, scores, MASK: tl.constexpr, WHOLE: tl.constexpr):
     """Return dS = P ∘ (dP - D), 0 for what is removed, even where dP is NaN."""
-    d_s = p * (d_p - delta)
+    d_scores = weights * (d_weights - D)
     if MASK != NO_MASK or not WHOLE:
-        d_s = tl.where(s == -INFINITY, 0.0, d_s)
-    return d_s
+        d_scores = tl.where(scores == -INFINITY, 0.0, d_scores)
+    return d_scores
 
 
 @helper
@@ -157,15 +157,16 @@ def gather_query(
         inside = None if WHOLE else keys < end
         k = load(inputs.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
         v = load(inputs.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-        s = scores(
+        scores = scores_of(
             own.q, k, own.rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end,
             CHOICES, WHOLE,
         )  # fmt: skip
-        shift, log2_sum, delta = own.numbers
-        p = tl.exp2((s - shift[:, None]) * scales.unit - log2_sum[:, None])
-        d_p = product(own.d_o, tl.trans(v), None, CHOICES.WIDE)
-        d_s = narrow(d_scores(p, d_p, delta[:, None], s, CHOICES.MASK, WHOLE), CHOICES.DTYPE)
-        d_q = product(d_s, zero_unseen(k, s, 0, CHOICES.MASK), d_q, CHOICES.WIDE)
+        m, log2_ell, D = own.numbers
+        weights = tl.exp2((scores - m[:, None]) * scales.unit - log2_ell[:, None])
+        d_weights = product(own.d_o, tl.trans(v), None, CHOICES.WIDE)
+        d_scores = softmax_backward(weights, d_weights, D[:, None], scores, CHOICES.MASK, WHOLE)
+        d_scores = narrow(d_scores, CHOICES.DTYPE)
+        d_q = product(d_scores, zero_unseen(k, scores, 0, CHOICES.MASK), d_q, CHOICES.WIDE)
     return d_q
 
 
@@ -177,7 +178,7 @@ def query_backward(
     """Compute dQ of a block of queries. The walk over the keys is that of the forward."""
     n_queries = sizes.n_queries
     scales = scales_of(scale, CHOICES)
-    batch, head, key_head, block = place(
+    batch, head, key_head, block = owned(
         sizes.n_heads, n_queries, CHOICES.GROUP, BLOCK_Q, CHOICES.HAS_HIGH
     )
     inputs = heads_of(inputs, batch, head, key_head, CHOICES)
@@ -221,21 +222,22 @@ def gather_keys(
         inside = None if WHOLE_Q else rows < sizes.n_queries
         q = load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
         d_o = load(stream.d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-        shift, log2_sum, delta = load_numbers(stream.numbers, rows, inside)
-        s = scores(
+        m, log2_ell, D = load_numbers(stream.numbers, rows, inside)
+        scores = scores_of(
             own.k, q, rows[None, :], own.keys[:, None], inputs.mask, scales.scale, sizes,
             sizes.n_keys, CHOICES, WHOLE,
         )  # fmt: skip
-        p = tl.exp2((s - shift[None, :]) * scales.unit - log2_sum[None, :])
+        weights = tl.exp2((scores - m[None, :]) * scales.unit - log2_ell[None, :])
         if WANTED.by_value:
-            d_v = product(narrow(p, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
-        d_p = product(own.v, tl.trans(d_o), None, CHOICES.WIDE)
-        d_s = narrow(d_scores(p, d_p, delta[None, :], s, CHOICES.MASK, WHOLE), CHOICES.DTYPE)
+            d_v = product(narrow(weights, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
+        d_weights = product(own.v, tl.trans(d_o), None, CHOICES.WIDE)
+        d_scores = softmax_backward(weights, d_weights, D[None, :], scores, CHOICES.MASK, WHOLE)
+        d_scores = narrow(d_scores, CHOICES.DTYPE)
         if WANTED.by_key:
-            d_k = product(d_s, q, d_k, CHOICES.WIDE)
+            d_k = product(d_scores, q, d_k, CHOICES.WIDE)
         if WANTED.by_query:
-            k = zero_unseen(own.k, s, 1, CHOICES.MASK)
-            d_q = product(tl.trans(d_s), k, None, CHOICES.WIDE)
+            k = zero_unseen(own.k, scores, 1, CHOICES.MASK)
+            d_q = product(tl.trans(d_scores), k, None, CHOICES.WIDE)
             columns = tl.arange(0, CHOICES.BLOCK_E)
             exists = (rows < sizes.n_queries)[:, None] & (columns < CHOICES.E)[None, :]
             pointers = stream.d_query.start + offsets(rows, columns, stream.d_query.strides)
@@ -252,13 +254,13 @@ def keys_backward(
     """Compute dK and dV of a block of keys, summed over query heads that share it.
 
     MEMBERS: so many query heads, of the GROUP that shares a key head. Where they are fewer, there
-    are sums for each part of the group. WHOLE_Q: blocks of queries have no ragged end. dQ, if it is
-    wanted too, lies in zeros.
+    are sums for each share of the group. WHOLE_Q: blocks of queries have no ragged end. dQ, if it
+    is wanted too, lies in zeros.
     """
     n_keys = sizes.n_keys
     scales = scales_of(scale, CHOICES)
-    batch, part, _, block = place(sizes.n_heads // MEMBERS, n_keys, 1, BLOCK_K, False)
-    key_head = part * MEMBERS // CHOICES.GROUP
+    batch, share, _, block = owned(sizes.n_heads // MEMBERS, n_keys, 1, BLOCK_K, False)
+    key_head = share * MEMBERS // CHOICES.GROUP
     first = block * BLOCK_K
     keys = first + tl.arange(0, BLOCK_K)
     seen = keys < (tl.minimum(n_keys, sizes.n_queries + sizes.high) if CHOICES.HAS_HIGH else n_keys)
@@ -277,7 +279,7 @@ def keys_backward(
         tl.full([BLOCK_K, CHOICES.BLOCK_V], 0.0, CHOICES.WIDE),
     )
     for member in tl.range(0, MEMBERS):
-        head = part * MEMBERS + member
+        head = share * MEMBERS + member
         stream = Stream(
             heads_of(inputs, batch, head, key_head, CHOICES),
             head_of(d_output, batch, head),
@@ -297,10 +299,10 @@ def keys_backward(
             )  # fmt: skip
     d_k, d_v = sums
     if WANTED.by_key:
-        d_key = head_of(gradients.key, batch, part)
+        d_key = head_of(gradients.key, batch, share)
         d_k = narrow(d_k * scales.scale, d_key.start.dtype.element_ty)
         store(d_key, d_k, keys, n_keys, CHOICES.E, CHOICES.BLOCK_E)
     if WANTED.by_value:  # pragma: no branch (in the interpreter a kernel ends elsewhere)
-        d_value = head_of(gradients.value, batch, part)
+        d_value = head_of(gradients.value, batch, share)
         d_v = narrow(d_v, d_value.start.dtype.element_ty)
         store(d_value, d_v, keys, n_keys, CHOICES.E_V, CHOICES.BLOCK_V)

@@ -3,8 +3,8 @@
 A program owns a block of queries, which stays on the chip from beginning to end; keys and values
 stream past it, tile after tile. No score is ever written to memory.
 
-Letters are those of the chapters: m is the largest score so far, ell the row sum, acc the output
-before its division by ell. Scores are kept as the product gives them, and the weights are
+Letters are those of the chapters: m is the largest score so far, ell the sum of the weights, o the
+output before its division by ell. Scores are kept as the product gives them, and the weights are
 2^(unit · (s - m)), with unit = scale · log₂e. The difference comes first. For scores near m it is
 exact, so that even scores of 10¹² are ordered as they should be; 2^(unit · s - unit · m) is one
 fused instruction shorter, and overflows there by the rounding of unit · m. Under a mask, which may
@@ -31,10 +31,10 @@ from attnlib.triton_fused._tiles import (
     key_span,
     load,
     narrow,
-    place,
+    owned,
     product,
     scales_of,
-    scores,
+    scores_of,
     store,
     zero_unseen,
 )
@@ -46,8 +46,8 @@ class Outputs(NamedTuple):
     output: Any
     lost: Any  # what the output lost when it was rounded; None where nobody needs it
     lse: Any
-    shift: Any  # m
-    log2_sum: Any  # log₂ ell
+    m: Any  # a row's largest score
+    log2_ell: Any  # log₂ ell
 
 
 class State(NamedTuple):
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
     m: Any
     ell: Any
-    acc: Any
+    o: Any
 
 
 @helper
@@ -64,25 +64,25 @@ def fold(
     BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Return the state after the keys from `start` to `end`: the loop of chapter 12."""
-    m, ell, acc = state
+    m, ell, o = state
     for first in tl.range(start, end, BLOCK_K):
         keys = first + tl.arange(0, BLOCK_K)
         inside = None if WHOLE else keys < end
         k = load(inputs.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
-        s = scores(
+        scores = scores_of(
             q, k, rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end, CHOICES,
             WHOLE,
         )  # fmt: skip
-        m_new = tl.maximum(m, tl.max(s, 1))
+        m_new = tl.maximum(m, tl.max(scores, 1))
         shift = tl.where(m_new == -INFINITY, 0.0, m_new)  # -∞ - (-∞) is NaN
         rescale = tl.exp2((m - shift) * scales.unit)
-        p = tl.exp2((s - shift[:, None]) * scales.unit - headroom)
-        ell = ell * rescale + tl.sum(p, 1)
+        weights = tl.exp2((scores - shift[:, None]) * scales.unit - headroom)
+        ell = ell * rescale + tl.sum(weights, 1)
         v = load(inputs.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-        v = zero_unseen(v, s, 0, CHOICES.MASK)
-        acc = product(narrow(p, CHOICES.DTYPE), v, acc * rescale[:, None], CHOICES.WIDE)
+        v = zero_unseen(v, scores, 0, CHOICES.MASK)
+        o = product(narrow(weights, CHOICES.DTYPE), v, o * rescale[:, None], CHOICES.WIDE)
         m = m_new
-    return State(m, ell, acc)
+    return State(m, ell, o)
 
 
 @triton.jit(do_not_specialize=["case"])
@@ -94,12 +94,12 @@ def forward(
 
     What is lost when the output is rounded is stored too, if there is memory for it: the backward
     takes the difference dP - D, in which it would count. `headroom` makes all weights smaller by a
-    power of 2, which cancels in acc / ell. `case` is for the tuner alone.
+    power of 2, which cancels in o / ell. `case` is for the tuner alone.
     """
     WIDE: tl.constexpr = CHOICES.WIDE
     n_queries = sizes.n_queries
     scales = scales_of(scale, CHOICES)
-    batch, head, key_head, block = place(
+    batch, head, key_head, block = owned(
         sizes.n_heads, n_queries, CHOICES.GROUP, BLOCK_Q, CHOICES.HAS_HIGH
     )
     inputs = heads_of(inputs, batch, head, key_head, CHOICES)
@@ -126,9 +126,9 @@ def forward(
         state, q, rows, inputs, scales, room, sizes, rest, end, CHOICES, BLOCK_K, False
     )  # fmt: skip
 
-    m, ell, acc = state
+    m, ell, o = state
     empty = ell == 0
-    o = tl.where(empty[:, None], 0.0, acc / ell[:, None])
+    o = tl.where(empty[:, None], 0.0, o / ell[:, None])
     output = head_of(results.output, batch, head)
     rounded = narrow(o, output.start.dtype.element_ty)
     store(output, rounded, rows, n_queries, CHOICES.E_V, CHOICES.BLOCK_V)
@@ -138,10 +138,10 @@ def forward(
         store(lost, rounding, rows, n_queries, CHOICES.E_V, CHOICES.BLOCK_V)
     # The two parts of the log-sum-exp, for the backward: their sum forgets ell where m is large.
     # Those of an empty row are such that all its weights come out as 0.
-    log2_sum = tl.log2(ell) + room
+    log2_ell = tl.log2(ell) + room
     at = first_row(batch, head, sizes.n_heads, n_queries) + rows
     inside = rows < n_queries
-    tl.store(results.shift + at, tl.where(empty, 0.0, m), inside)
-    tl.store(results.log2_sum + at, tl.where(empty, INFINITY, log2_sum), inside)
-    natural = (m * scales.scale if CHOICES.MASK == NO_MASK else m) + log2_sum * LN_2
+    tl.store(results.m + at, tl.where(empty, 0.0, m), inside)
+    tl.store(results.log2_ell + at, tl.where(empty, INFINITY, log2_ell), inside)
+    natural = (m * scales.scale if CHOICES.MASK == NO_MASK else m) + log2_ell * LN_2
     tl.store(results.lse + at, tl.where(empty, -INFINITY, natural), inside)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from attnlib.triton_fused._backward import d_scores, load_numbers, numbers_of
+from attnlib.triton_fused._backward import load_numbers, numbers_of, softmax_backward
 from attnlib.triton_fused._tiles import (
     head_of,
     heads_of,
@@ -25,7 +25,7 @@ from attnlib.triton_fused._tiles import (
     offsets,
     product,
     scales_of,
-    scores,
+    scores_of,
 )
 
 
@@ -69,7 +69,7 @@ def mask_backward(
             exists = rows < n_queries
             q = load(here.query, rows, exists, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
             d_o = load(d_out, rows, exists, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-            shift, log2_sum, delta = load_numbers(of_rows, rows, exists)
+            m, log2_ell, D = load_numbers(of_rows, rows, exists)
             start, _, _, end = key_span(block * BLOCK_Q, sizes, CHOICES, BLOCK_Q, BLOCK_K)
             if SHARED.keys:
                 first = start // BLOCK_K * BLOCK_K
@@ -81,13 +81,13 @@ def mask_backward(
                 inside = keys < end
                 k = load(here.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
                 v = load(here.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-                s = scores(
+                scores = scores_of(
                     q, k, rows[:, None], keys[None, :], here.mask, scales.scale, sizes, end,
                     CHOICES, False,
                 )  # fmt: skip
-                p = tl.exp2((s - shift[:, None]) * scales.unit - log2_sum[:, None])
-                d_p = product(d_o, tl.trans(v), None, CHOICES.WIDE)
-                d_m += d_scores(p, d_p, delta[:, None], s, CHOICES.MASK, False)
+                weights = tl.exp2((scores - m[:, None]) * scales.unit - log2_ell[:, None])
+                d_weights = product(d_o, tl.trans(v), None, CHOICES.WIDE)
+                d_m += softmax_backward(weights, d_weights, D[:, None], scores, CHOICES.MASK, False)
 
     rows = row * BLOCK_Q + tl.arange(0, 1 if SHARED.queries else BLOCK_Q)
     columns = column * BLOCK_K + tl.arange(0, 1 if SHARED.keys else BLOCK_K)

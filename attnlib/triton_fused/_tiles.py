@@ -47,7 +47,7 @@ class Inputs(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many there are of everything, and which keys a query sees by its place.
+    """How many there are of everything, and which keys a query sees by its position.
 
     Query i sees the keys from i + low to i + high, where there are such bounds (`Choices`).
     """
@@ -94,7 +94,7 @@ def helper(function: Any) -> Any:
 
 
 @helper
-def place(n_heads, length, GROUP: tl.constexpr, BLOCK: tl.constexpr, REVERSED: tl.constexpr):
+def owned(n_heads, length, GROUP: tl.constexpr, BLOCK: tl.constexpr, REVERSED: tl.constexpr):
     """Return which head and which block this program owns: batch, head, key head, block.
 
     Programs start in the order of their number. The blocks of one head are neighbours, so that
@@ -121,7 +121,7 @@ def head_of(view, batch, head):
 @helper
 def heads_of(inputs, batch, head, key_head, CHOICES: tl.constexpr):
     """Return the views of one query head and of the key head that it uses."""
-    # Without a mask the query stands in its place: before Triton 3.7 a helper cannot return None.
+    # Without a mask the query stands in for it: before Triton 3.7 a helper cannot return None.
     mask = inputs.mask if CHOICES.MASK != NO_MASK else inputs.query
     return Inputs(
         head_of(inputs.query, batch, head),
@@ -173,7 +173,7 @@ def query_span(
     Returns:
         start, whole, rest, end. No query before `start` or from `end` on sees a key of the block.
         Tiles begin at multiples of BLOCK_Q. In those from `whole` to `rest` each query sees each
-        key; there are none in a block that has more places than keys.
+        key; there are none in a block that is longer than the keys.
     """
     start, whole, rest, end = 0, 0, sizes.n_queries, sizes.n_queries
     stop = first + BLOCK_K
@@ -259,7 +259,7 @@ def scales_of(scale, CHOICES: tl.constexpr):
 
 
 @helper
-def scores(
+def scores_of(
     left, right, i, j, mask, scale, sizes, end, CHOICES: tl.constexpr, WHOLE: tl.constexpr
 ):  # fmt: skip
     """Return left · rightᵀ after the mask, -∞ where query i does not see key j.
@@ -267,17 +267,17 @@ def scores(
     i and j broadcast to the tile, a column and a row or a row and a column. There is no key from
     `end` on. WHOLE says that all keys of the tile exist, and that the band holds all its scores.
     """
-    s = product(left, tl.trans(right), None, CHOICES.WIDE)
+    scores = product(left, tl.trans(right), None, CHOICES.WIDE)
     if CHOICES.MASK != NO_MASK:
         at = i.to(tl.int64) * mask.strides[2] + j.to(tl.int64) * mask.strides[3]
         inside = (i < sizes.n_queries) & (j < end)
-        s = s * scale
+        scores = scores * scale
         if CHOICES.MASK == FLOATING:
             added = tl.load(mask.start + at, inside, -INFINITY)
             # The mask removes even a NaN.
-            s = tl.where(added == -INFINITY, -INFINITY, s + added.to(CHOICES.WIDE))
+            scores = tl.where(added == -INFINITY, -INFINITY, scores + added.to(CHOICES.WIDE))
         else:
-            s = tl.where(tl.load(mask.start + at, inside, 0) != 0, s, -INFINITY)
+            scores = tl.where(tl.load(mask.start + at, inside, 0) != 0, scores, -INFINITY)
     if not WHOLE:
         last = end - 1  # of the keys that a query sees: one comparison for the end and the bound
         if CHOICES.HAS_HIGH:
@@ -285,17 +285,17 @@ def scores(
         seen = j <= last
         if CHOICES.HAS_LOW:
             seen &= j >= i + sizes.low
-        s = tl.where(seen, s, -INFINITY)
-    return s
+        scores = tl.where(seen, scores, -INFINITY)
+    return scores
 
 
 @helper
-def zero_unseen(tile, s, QUERIES: tl.constexpr, MASK: tl.constexpr):
+def zero_unseen(tile, scores, QUERIES: tl.constexpr, MASK: tl.constexpr):
     """Return keys or values with zeros for those that no query of the tile sees: 0 · NaN is NaN.
 
-    QUERIES is the axis of s along which the queries lie.
+    QUERIES is the axis of the scores along which the queries lie.
     """
     if MASK == NO_MASK:
         return tile
-    seen = tl.max((s != -INFINITY).to(tl.int32), QUERIES) > 0
+    seen = tl.max((scores != -INFINITY).to(tl.int32), QUERIES) > 0
     return tl.where(seen[:, None], tile, 0.0).to(tile.dtype)

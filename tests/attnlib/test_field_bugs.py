@@ -40,7 +40,7 @@ def test_a_batch_of_more_than_65536(rung: Rung) -> None:
 
 def test_the_kernels_grid_has_one_dimension() -> None:
     """The first dimension of a GPU's grid counts to 2³¹, the others to 65,535."""
-    tuning = pytest.importorskip("attnlib.triton_fused._tuning", reason="triton is for Linux")
+    tuning = pytest.importorskip("attnlib.triton_fused.tuning", reason="triton is for Linux")
     from attnlib.triton_fused._tiles import Sizes
 
     grids: list[tuple[int, ...]] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import attnlib
+import attnlib.extras
 
 ROOT = Path(attnlib.__path__[0]).parent
 LADDER = ["numpy_tokenwise", "numpy_dense", "torch_dense"]
@@ -58,14 +59,14 @@ def test_attnlib_never_imports_attnbook() -> None:
 
 
 def test_no_rung_takes_a_private_name_from_another() -> None:
-    for rung in attnlib._RUNGS:
+    for rung in attnlib._MODULES:
         folder = ROOT / "attnlib" / rung
         for path in folder.glob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom):
                     other = (node.module or "").removeprefix("attnlib.").partition(".")[0]
                     names = [alias.name for alias in node.names if alias.name.startswith("_")]
-                    assert not names or other == rung or other not in attnlib._RUNGS, path
+                    assert not names or other == rung or other not in attnlib._MODULES, path
 
 
 def test_the_ladder() -> None:
@@ -78,7 +79,7 @@ def test_the_ladder() -> None:
 
 
 def test_a_rung_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(attnlib._RUNGS, "numpy_dense", ("numpy", "a_package_that_is_not_there"))
+    monkeypatch.setitem(attnlib._MODULES, "numpy_dense", ("numpy", "a_package_that_is_not_there"))
     assert "numpy_dense" not in attnlib.implementations()
     assert "numpy_tokenwise" in attnlib.implementations()
 
@@ -145,14 +146,14 @@ def test_a_package_that_is_broken_shows_its_own_error(
         (tmp_path / "broken_package.py").write_text(line)
         importlib.invalidate_caches()
         with pytest.raises(error, match=r"what_it_needs_itself|no_such_function") as caught:
-            attnlib._needs("attnlib.torch_dense", "broken_package")
+            attnlib.extras.needs("attnlib.torch_dense", "broken_package")
         assert "which is not installed" not in str(caught.value)
 
 
 def test_the_extras_are_those_of_the_project() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    for package, extra in attnlib._EXTRAS.items():
+    for package, extra in attnlib.extras.EXTRAS.items():
         assert any(requirement.startswith(package) for requirement in extras[extra])
 
 

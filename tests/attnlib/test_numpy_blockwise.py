@@ -74,7 +74,7 @@ def assert_right(state: SoftmaxState, *blocks: Block) -> None:
     attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
     truth, true_lse = attend(query, key, value, scores)
     output, lse = state.finish()
-    np.testing.assert_array_equal(state.row_max, scores.max(-1))
+    np.testing.assert_array_equal(state.m, scores.max(-1))
     assert_close(output, truth, dtype="float64", size=forward_size(query, key, value, scores))
     assert_close(lse, true_lse, dtype="float64", size=lse_size(query, key, scores))
 
@@ -110,7 +110,7 @@ def test_nan_and_infinity_are_never_lost(found: list[Block], data: st.DataObject
     scores[row, column] = bad
     for state in (state_of(*found), functools.reduce(SoftmaxState.merge, map(state_of, found))):
         output, lse = state.finish()
-        np.testing.assert_equal(state.row_max[row], bad)
+        np.testing.assert_equal(state.m[row], bad)
         np.testing.assert_array_equal(np.isnan(lse), np.arange(len(lse)) == row)
         np.testing.assert_array_equal(np.isnan(output).all(-1), np.arange(len(lse)) == row)
 
@@ -159,8 +159,8 @@ def test_half_precision_is_kept_in_float32() -> None:
         state = SoftmaxState.empty((1,), 1, dtype)
         for _ in range(n_keys // 100):
             state = state.update(np.zeros((1, 100), dtype), np.ones((100, 1), dtype))
-        assert state.row_sum.dtype == state.output.dtype == np.float32
-        assert state.row_sum.item() == state.output.item() == n_keys
+        assert state.ell.dtype == state.o.dtype == np.float32
+        assert state.ell.item() == state.o.item() == n_keys
 
 
 @pytest.mark.parametrize(

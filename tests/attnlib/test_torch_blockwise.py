@@ -23,10 +23,10 @@ from torch import Tensor
 
 from attnlib import torch_dense
 from attnlib._checks import Band
-from attnlib._torch_door import computing_dtype
-from attnlib._torch_operators import headroom_of
+from attnlib._tensors import computing_dtype
 from attnlib._torch_tiles import heads, second_cache, sizes
 from attnlib.torch_blockwise import (
+    _headroom,
     _operator,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
@@ -175,14 +175,23 @@ def test_nan_in_a_value_stays_in_its_tiles() -> None:
 
 
 def test_room_is_made_for_values_near_the_largest_number_alone() -> None:
-    least = torch.finfo(torch.float32).max / 4  # for two keys
+    most = torch.finfo(torch.float32).max
     for device in ("cpu", "meta"):  # meta looks at nothing, as a GPU does
-        assert headroom_of(torch.empty(2, 0, device=device), torch.float32, 1.0) is None
-        assert headroom_of(torch.empty(0, 2, device=device), torch.float32, 1.0) is None
-    assert headroom_of(torch.full((2, 1), least), torch.float32, math.log(2)) is None
-    room = headroom_of(torch.full((2, 1), 1.1 * least), torch.float32, math.log(2))
-    assert room is not None and room.item() == 2
-    assert headroom_of(torch.empty(2, 1, device="meta"), torch.float32, 1.0) is not None
+        assert _headroom(torch.empty(2, 0, device=device), torch.float32) is None
+        assert _headroom(torch.empty(0, 2, device=device), torch.float32) is None
+    assert _headroom(torch.full((2, 1), most / 4), torch.float32) is None  # for two keys
+    room = _headroom(torch.full((2, 1), 1.1 * most / 4), torch.float32)
+    assert room is not None and room.factor == 1 / 8 and room.bound == 1.1 * most / 4
+    assert _headroom(torch.empty(2, 1, device="meta"), torch.float32) is not None
+
+
+@pytest.mark.parametrize("n_keys", range(1, 40, 3))
+def test_values_of_the_largest_number_have_a_mean(n_keys: int) -> None:
+    most = torch.finfo(torch.float64).max
+    query, key = normal(3, E), normal(n_keys, E)
+    value = torch.full((n_keys, 1), -most, dtype=torch.float64)
+    output = scaled_dot_product_attention(query, key, value, block_size_k=5)
+    assert (output / most + 1).abs().max() < 1e-14
 
 
 # -- precision, and the same bits ------------------------------------------------------------------

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from attnlib import triton_fused
 from attnlib.triton_fused import _tiles
-from attnlib.triton_fused._launch import Operands
 from attnlib.triton_fused._tiles import Choices, Sizes
-from attnlib.triton_fused._tuning import (
+from attnlib.triton_fused.launch import Operands
+from attnlib.triton_fused.tuning import (
     FORWARD,
     KEYS_BACKWARD,
     MASK_BACKWARD,

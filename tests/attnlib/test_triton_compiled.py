@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("triton", reason="triton is for Linux")
 
 from attnbook.compiled import Code, Loop
-from attnlib.triton_fused._tuning import MATRIX_UNITS, SHARED, Blocks
+from attnlib.triton_fused.tuning import MATRIX_UNITS, SHARED, Blocks
 from benchmarks.kernel_report import CASES, Row, Setting, tiles
 
 ROOT = Path(__file__).parents[2]

@@ -29,16 +29,16 @@ from attnlib._checks import Band
 from attnlib.triton_fused import (
     _backward,
     _forward,
-    _launch,
     _mask_backward,
     _operator,
     _tiles,
-    _tuning,
+    launch,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
+    tuning,
 )
 from attnlib.triton_fused._tiles import Choices, Sizes, View
-from attnlib.triton_fused._tuning import (
+from attnlib.triton_fused.tuning import (
     FORWARD,
     KEYS_BACKWARD,
     MASK_BACKWARD,
@@ -226,14 +226,14 @@ def test_deterministic_is_a_flag() -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """Return a list that gets the name of each kernel that is started, and what it is given."""
     found: list[tuple[str, dict[str, Any]]] = []
-    call = _tuning.Kernel.__call__
+    call = tuning.Kernel.__call__
 
     def noted(kernel: Any, heads: int, **given: Any) -> None:
         scatters = "WANTED" in given and given["WANTED"].by_query
         found.append((kernel.function.__name__ + "+" * scatters, given))
         call(kernel, heads, **given)
 
-    monkeypatch.setattr(_tuning.Kernel, "__call__", noted)
+    monkeypatch.setattr(tuning.Kernel, "__call__", noted)
     return found
 
 
@@ -271,9 +271,9 @@ def test_each_processor_has_two_programs_if_there_are_so_many(
     monkeypatch: pytest.MonkeyPatch, n: int, members: int
 ) -> None:
     """Of two key heads with six query heads each, a program takes so many query heads."""
-    monkeypatch.setattr(_launch, "processors", lambda device: n)
+    monkeypatch.setattr(launch, "processors", lambda device: n)
     level = case("causal", 17, 20, group=6)[0]
-    assert _launch._members(level, 6) == members
+    assert launch._members(level, 6) == members
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_group_is_shared_where_programs_are_few(
     members: int, dtype: torch.dtype, deterministic: bool,
 ) -> None:  # fmt: skip
     """Each part of a group has its own dK and dV, which are added up afterwards."""
-    monkeypatch.setattr(_launch, "processors", lambda device: n)
+    monkeypatch.setattr(launch, "processors", lambda device: n)
     tensors, options = case("causal", 5, 20, dtype, group=6, n_heads=1)
     hold(tensors, **options, deterministic=deterministic)
     assert started[-1][1]["MEMBERS"] == members
@@ -336,7 +336,7 @@ def test_calls_are_told_apart_by_what_changes_the_time(started: list[tuple[str, 
 
 def compiled_in(width: int, dtype: torch.dtype) -> Choices:
     """Return the choices for features that fill their blocks."""
-    dtypes = _launch.DTYPES[dtype], _launch.DTYPES[torch.float32]
+    dtypes = launch.DTYPES[dtype], launch.DTYPES[torch.float32]
     return Choices(1, width, width, width, width, 0, False, False, *dtypes)
 
 
@@ -345,8 +345,8 @@ def test_there_is_always_a_configuration_that_fits(
     monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
     """Short lengths take it at once, long ones are timed."""
-    monkeypatch.setattr(_tuning, "INTERPRETED", False)
-    for width, dtype, arch in itertools.product(WIDTHS, _launch.DTYPES, ARCHITECTURES):
+    monkeypatch.setattr(tuning, "INTERPRETED", False)
+    for width, dtype, arch in itertools.product(WIDTHS, launch.DTYPES, ARCHITECTURES):
         choices, short = compiled_in(width, dtype), Case(256, 16, 1, 0, 0, 0, arch)
         found = KERNELS[kernel].fitting(choices, arch)
         assert 1 <= len(found) <= 9 and set(found) <= set(KERNELS[kernel].blocks)
@@ -612,5 +612,5 @@ def test_kernels_start_on_the_device_of_the_tensors(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.cuda, "device", current)
     for kind in ("cuda:1", "cpu"):
-        with _launch._ready(torch.device(kind)):
+        with launch._ready(torch.device(kind)):
             assert entered == [torch.device("cuda:1")]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlib._checks import Band
 from attnlib._torch_operators import Results
-from attnlib.triton_fused._launch import Kept, Operands, Upstream, attend, differentiate
+from attnlib.triton_fused.launch import Kept, Operands, Upstream, attend, differentiate
 
 [DEVICE] = devices("triton_fused")
 E, E_V, SCALE = 5, 3, 0.7

@@ -73,7 +73,7 @@ class Rung:
     @property
     def on_tensors(self) -> bool:
         """Whether it takes tensors, and so gives gradients; a NumPy form has values alone."""
-        return "torch" in attnlib._RUNGS[self.name]
+        return "torch" in attnlib._MODULES[self.name]
 
     @property
     def is_differentiated_by_autograd(self) -> bool:
@@ -214,7 +214,7 @@ BLOCKS: dict[str, list[dict[str, int]]] = {
 
 def devices(name: str) -> tuple[str, ...]:
     """Return the devices of a rung. The kernel runs on a GPU, or in the interpreter on the CPU."""
-    needs = attnlib._RUNGS[name]
+    needs = attnlib._MODULES[name]
     return DEVICES[-1:] if "triton" in needs else DEVICES if "torch" in needs else ("cpu",)
 
 

@@ -1,9 +1,8 @@
-"""The door of the torch rungs: what all calls on tensors have in common, once.
+"""What every call on tensors has in common: a call is checked and prepared here.
 
-A rung is one implementation of attention. A call comes in here. The door does what
-`torch.autocast` asks for, checks the call, and hands the rung a `Call`, or `Matrices` where the
-rung computes with whole matrices. The rung is its mathematics: it returns the output and the
-log-sum-exp, and the door restores the caller's dtype and, after `Matrices`, the heads.
+A `Call` has passed all checks, and a `DenseCall` is prepared for products of whole matrices. An
+implementation computes output and log-sum-exp from it, and `finish` restores the caller's dtype
+and, after a `DenseCall`, the heads. `as_autocast_does` does what `torch.autocast` asks for.
 
 Nothing here looks at the numbers to decide what to do, so that every call can be differentiated,
 compiled, batched by `torch.vmap` and run on the meta device.
@@ -15,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,12 +29,12 @@ from attnlib._checks import (
     dtype_name,
     out_of_range,
 )
-from attnlib._door import Attention, door
 
 P = ParamSpec("P")
 R = TypeVar("R")
 HALF = (torch.float16, torch.bfloat16)
 NOTHING = Options()
+ABSENT = object()  # stands for the value where scores or weights alone are computed
 
 
 def check_tensor(name: str, tensor: object) -> None:
@@ -76,7 +75,7 @@ def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) 
     checked_tensors({"X": X} | dict(matrices))
     for name, W in matrices.items():
         check_projection(tuple(X.shape), name, tuple(W.shape), heads)
-    return [widened(x) for x in (X, *matrices.values())]
+    return [upcast(x) for x in (X, *matrices.values())]
 
 
 def check_dropout(dropout_p: object) -> None:
@@ -114,7 +113,7 @@ def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def widened(tensor: Tensor) -> Tensor:
+def upcast(tensor: Tensor) -> Tensor:
     """Return half precision in float32, and everything else as it is."""
     return tensor.float() if tensor.dtype in HALF else tensor
 
@@ -125,24 +124,28 @@ def computing_dtype(dtype: torch.dtype, scale: float | None = None) -> torch.dty
     return torch.float64 if scale and out_of_range(scale, torch.finfo(wide)) else wide
 
 
-def zero_unseen(tensor: Tensor, part: Tensor | None) -> Tensor:
+def zero_unseen(tensor: Tensor, allowed: Tensor | None) -> Tensor:
     """Return keys or values with zeros for those that no query may see: 0 · NaN is NaN.
 
-    `part` says which keys take part in which row, None for all in all.
+    `allowed` says which keys each query may see, None for all.
     """
-    return tensor if part is None else tensor.masked_fill(~part.any(-2)[..., None], 0)
+    return tensor if allowed is None else tensor.masked_fill(~allowed.any(-2)[..., None], 0)
 
 
 class Call:
-    """A call that has passed the door.
+    """A call whose arguments have been checked.
 
     query (…, H, L, d_k), key (…, H_kv, S, d_k) and value (…, H_kv, S, d_v) are the caller's
     tensors; mask is None or has two dimensions and more. `batch` are the leading dimensions of the
-    result.
+    result. `drops` says that the implementation can put weights to 0 at random.
     """
 
-    def __init__(self, tensors: Mapping[str, object], options: Options = NOTHING) -> None:
-        known = checked_tensors(tensors)
+    def __init__(
+        self, query: Tensor, key: Tensor, value: Any = ABSENT, options: Options = NOTHING, *,
+        drops: bool = False,
+    ) -> None:  # fmt: skip
+        given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
+        known = checked_tensors(given)
         self.mask: Tensor | None = options.attn_mask
         kind = None
         if self.mask is not None:
@@ -152,28 +155,28 @@ class Call:
             self.mask = self.mask if self.mask.ndim > 1 else self.mask.reshape(1, -1)
         shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
         call = checked_call(shapes, dtype_name(known["query"]), kind, options)
+        (check_dropout if drops else check_no_dropout)(options.dropout_p)
         self.query, self.key = known["query"], known["key"]
         self.value = known.get("value", self.key[..., :0])
-        self.asked = self.query.dtype
+        self.out_dtype = self.query.dtype
         self.batch: Shape = call.batch
         self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
         self.scale, self.group = call.scale, call.group
         # None is handed on, because an operator computes 1/√d_k from shapes that it sees itself.
         self.scale_asked_for = None if options.scale is None else call.scale
         self.dropout_p: float = options.dropout_p
-        self.wants_lse = False
         if self.group == 0:  # no query heads, so no use for key heads
             self.key, self.value = self.key[..., :0, :, :], self.value[..., :0, :, :]
             self.group = 1
 
-    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return a rung's results in the shape and the dtype that the caller expects."""
+    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Any]:
+        """Return output and log-sum-exp in the shape and the dtype that the caller expects."""
         if lse is not None:
-            lse = lse.to(computing_dtype(self.asked))
-        return output.to(self.asked), lse
+            lse = lse.to(computing_dtype(self.out_dtype))
+        return output.to(self.out_dtype), lse
 
 
-class Matrices(Call):
+class DenseCall(Call):
     """A call prepared for products of whole matrices.
 
     query, key and value have the dtype to compute in. Query heads that share a key head are one
@@ -181,19 +184,22 @@ class Matrices(Call):
     no query may see are zeros.
     """
 
-    def __init__(self, tensors: Mapping[str, object], options: Options = NOTHING) -> None:
-        super().__init__(tensors, options)
+    def __init__(
+        self, query: Tensor, key: Tensor, value: Any = ABSENT, options: Options = NOTHING, *,
+        drops: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(query, key, value, options, drops=drops)
         if self.mask is not None and self.group > 1:
             self.mask = self._folded(self.mask.expand(*self.batch, self.n_queries, self.n_keys))
-        self.part = self._taking_part()
+        self.allowed = self._allowed()
         # Where the last query sees every key, as under is_causal, no key is without a query.
         last = slice(self.n_queries - 1, self.n_queries)
         if self.mask is not None or not self.band.holds(last, slice(0, self.n_keys)):
-            self.key = zero_unseen(self.key, self.part)
-            self.value = zero_unseen(self.value, self.part)
-        dtype = computing_dtype(self.asked, self.scale)
-        self.query = widened(self._folded(self.query)).to(dtype)
-        self.key, self.value = (widened(x).to(dtype) for x in (self.key, self.value))
+            self.key = zero_unseen(self.key, self.allowed)
+            self.value = zero_unseen(self.value, self.allowed)
+        dtype = computing_dtype(self.out_dtype, self.scale)
+        self.query = upcast(self._folded(self.query)).to(dtype)
+        self.key, self.value = (upcast(x).to(dtype) for x in (self.key, self.value))
 
     def _folded(self, rows: Tensor) -> Tensor:
         """Return (…, H, L, ·) as (…, H_kv, group · L, ·)."""
@@ -209,17 +215,17 @@ class Matrices(Call):
         *batch, heads, length, features = rows.shape
         return rows.reshape(*batch, heads * self.group, length // self.group, features)
 
-    def _taking_part(self) -> Tensor | None:
-        """Return which keys take part in which row, None for all in all."""
-        part = None
+    def _allowed(self) -> Tensor | None:
+        """Return which keys each query may see, None for all."""
+        allowed = None
         if self.mask is not None:
-            part = self.mask if self.mask.dtype == torch.bool else self.mask != -math.inf
+            allowed = self.mask if self.mask.dtype == torch.bool else self.mask != -math.inf
         if self.band.left is not None or self.band.right is not None:
             device = self.query.device
             queries, keys = (torch.arange(n, device=device) for n in (self.n_queries, self.n_keys))
             near = self.band.sees(queries[:, None], keys).repeat(self.group, 1)
-            part = near if part is None else part & near
-        return part
+            allowed = near if allowed is None else allowed & near
+        return allowed
 
     def masked(
         self, scores: Tensor, cut: Callable[[Tensor], Tensor] = lambda mask: mask
@@ -230,30 +236,29 @@ class Matrices(Call):
         left, NaN included. In an empty row all scores are 0. Where the scores are a part of all
         scores, `cut` returns the same part of a mask.
         """
-        mask, part = (None if x is None else cut(x) for x in (self.mask, self.part))
+        mask, allowed = (None if x is None else cut(x) for x in (self.mask, self.allowed))
         if mask is not None and mask.dtype == torch.bool:
-            assert part is not None
-            scores = scores.masked_fill(~part, -math.inf)
-        elif part is not None:
+            assert allowed is not None
+            scores = scores.masked_fill(~allowed, -math.inf)
+        elif allowed is not None:
             if mask is not None:
                 scores = scores + mask.to(scores.dtype)
-            fill(scores, ~part, -math.inf)
+            fill(scores, ~allowed, -math.inf)
         return scores, empty_rows(scores)
 
-    def log_sum_exp(self, scores: Tensor, empty: Tensor) -> Tensor | None:
-        """Return the log-sum-exp of the rows, if it is wanted; -∞ for those that are empty."""
-        if not self.wants_lse:
-            return None
-        lse = torch.logsumexp(scores, dim=-1, keepdim=True)
-        # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
-        return lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
-
-    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return a rung's results in the shape and the dtype that the caller expects."""
+    def finish(self, output: Tensor, lse: Tensor | None) -> tuple[Tensor, Any]:
+        """Return output and log-sum-exp in the shape and the dtype that the caller expects."""
         output = self._unfolded(output)
         if lse is not None:  # a value may have batch dimensions that the scores do not have
             lse = self._unfolded(lse)[..., 0].expand(output.shape[:-1]).contiguous()
         return super().finish(output, lse)
+
+
+def log_sum_exp(scores: Tensor, empty: Tensor) -> Tensor:
+    """Return the log-sum-exp of each row; -∞ for those that are empty."""
+    lse = torch.logsumexp(scores, dim=-1, keepdim=True)
+    # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
+    return lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
 
 
 def scaled_product(
@@ -287,51 +292,3 @@ def empty_rows(scores: Tensor, dim: int = -1) -> Tensor:
         empty = (scores == -math.inf).all(dim, keepdim=True)
     fill(scores, empty, 0)
     return empty
-
-
-WORDS = {
-    "Kind": "Tensors",
-    "kind": "dense tensor",
-    "result": "Tensor",
-    "devices": ", devices",
-    "dtype": "float32 for half precision, else in query's dtype; it has gradients too",
-    "example": """
-Example:
-    >>> q, k, v = torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4, 1)
-    >>> _, lse = scaled_dot_product_attention_with_lse(q, k, v)
-    >>> lse.exp()
-    tensor([4.])
-""",
-}
-
-
-def attention(
-    kind: type[Call] = Call, *, dropout: bool = False, **words: str
-) -> Callable[[Callable[..., tuple[Tensor, Tensor | None]]], Attention[Tensor]]:
-    """Return a decorator that puts the door in front of a rung.
-
-    The rung takes a call of this kind, and options of its own by keyword. `dropout` says that it
-    can put weights to 0 at random. `words` take the place of those in WORDS.
-    """
-    said = {**WORDS, "dropout": "0.0, because this form is deterministic.", "dropped": "dropout"}
-    if dropout:
-        said["dropout"] = (
-            "The chance of each weight to be put to 0; the others are divided by 1 - dropout_p."
-        )
-        said["dropped"] = "dropout_p outside 0 … 1"
-
-    def with_door(rung: Callable[..., tuple[Tensor, Tensor | None]]) -> Attention[Tensor]:
-        def enter(
-            wants_lse: bool,
-            tensors: Mapping[str, object],
-            options: Options,
-            own: Mapping[str, object],
-        ) -> tuple[Tensor, Tensor | None]:
-            call = kind(tensors, options)
-            (check_dropout if dropout else check_no_dropout)(options.dropout_p)
-            call.wants_lse = wants_lse
-            return call.finish(*rung(call, **own))
-
-        return door(rung, enter, as_autocast_does, {**said, **words})
-
-    return with_door

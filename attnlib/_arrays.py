@@ -1,13 +1,14 @@
-"""The door of the NumPy rungs: what all calls on arrays have in common, once.
+"""What every call on arrays has in common: a call is checked and prepared here.
 
-A call comes in here. The door checks it, widens half precision, gives grouped heads an axis of
-their own, and hands the rung a `Call`. The rung is its mathematics: it returns output and
-log-sum-exp, and the door restores the caller's shape and dtype.
+A `Call` holds query, key and value in the dtype to compute in, with an axis for grouped heads, and
+knows who may attend to whom. An implementation computes output and log-sum-exp from it, and
+`Call.finish` restores the caller's shape and dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,10 @@ from attnlib._checks import (
     checked_call,
     out_of_range,
 )
-from attnlib._door import Attention, door
 
 EVERYTHING = slice(None)
 NOTHING = Options()
-Rung = Callable[..., tuple[Array, Array]]
+ABSENT = object()  # stands for the value where scores or weights alone are computed
 
 
 def check_array(name: str, array: object) -> None:
@@ -54,7 +54,7 @@ def checked_arrays(arrays: Mapping[str, object]) -> dict[str, Array]:
     return plain
 
 
-def widened(array: Array) -> Array:
+def upcast(array: Array) -> Array:
     """Return half precision in float32, and everything else as it is."""
     name = array.dtype.name
     return array.astype("float32" if name in HALF else name, copy=False)
@@ -65,32 +65,36 @@ def wide_tokens(X: Array, matrices: Mapping[str, Array], heads: bool = False) ->
     known = checked_arrays({"X": X} | dict(matrices))
     for name in matrices:
         check_projection(known["X"].shape, name, known[name].shape, heads)
-    return [widened(array) for array in known.values()]
+    return [upcast(array) for array in known.values()]
 
 
 class Call:
-    """A call that has passed the door.
+    """A call whose arguments have been checked.
 
     query (…, L, d_k), key (…, S, d_k) and value (…, S, d_v) have the dtype to compute in. With
     groups they have one axis more, (…, H_kv, group, L, d_k) and (…, H_kv, 1, S, d_k), along which
-    the keys broadcast. `batch` are the leading dimensions of the result.
+    the keys broadcast. `batch` are the leading dimensions of the result. NumPy's warnings, of NaN
+    and ∞, are the caller's to silence.
     """
 
     def __init__(
-        self, arrays: Mapping[str, object], options: Options = NOTHING, dtype: Any = None
-    ) -> None:
-        known = checked_arrays(arrays)
+        self, query: Array, key: Array, value: Any = ABSENT, options: Options = NOTHING,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
+        known = checked_arrays(given)
         mask = None
         if options.attn_mask is not None:
             check_array("attn_mask", options.attn_mask)
             mask = np.asarray(options.attn_mask)
         shapes = {name: array.shape for name, array in known.items()}
-        self.asked = known["query"].dtype
+        self.out_dtype = known["query"].dtype
         kind = None if mask is None else (mask.shape, mask.dtype.name)
-        call = checked_call(shapes, self.asked.name, kind, options)
+        call = checked_call(shapes, self.out_dtype.name, kind, options)
+        check_no_dropout(options.dropout_p)
         self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
-        self.result: Shape = call.batch
-        self.lse_dtype = self.dtype = np.dtype(dtype or widened(known["query"][..., :0]).dtype)
+        self.out_batch: Shape = call.batch
+        self.lse_dtype = self.dtype = np.dtype(dtype or upcast(known["query"][..., :0]).dtype)
         if out_of_range(call.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)
         self.scale = self.dtype.type(call.scale)
@@ -98,11 +102,10 @@ class Call:
         self.batch: Shape = call.batch
         if call.group != 1:
             self.batch = (*call.batch[:-1], shapes["key"][-3], call.group)
-        self.exponent = 0
-        self._bias: Array | None = None
+        key, value = known["key"], known.get("value", known["key"][..., :0])
         self.query = self._grouped(known["query"]).astype(self.dtype, copy=False)
-        self.key = self._shared(known["key"]).astype(self.dtype, copy=False)
-        self.value = self._with_headroom(known.get("value", known["key"][..., :0]))
+        self.key = self._shared(key).astype(self.dtype, copy=False)
+        self.value = self._shared(value).astype(self.dtype, copy=False)
         self.mask = None if mask is None else self._grouped(np.atleast_2d(mask))
         if self.mask is not None:  # a view: no number is copied
             leading = self.mask.shape[:-2]
@@ -119,21 +122,6 @@ class Call:
     def _shared(self, array: Array) -> Array:
         """Return (…, H_kv, S, d_k) as (…, H_kv, 1, S, d_k), where there are groups."""
         return array if self.group == 1 else array[..., None, :, :]
-
-    def _with_headroom(self, value: Array) -> Array:
-        """Return the values, made smaller by a power of 2 where their sum could be infinite.
-
-        A rung may add up S values before it divides by the sum of the weights. Only values within
-        a factor 2 S of the largest number need this, and it changes none of their digits.
-        """
-        value = self._shared(value)
-        start, stop = self.band.span(slice(0, self.n_queries), self.n_keys)
-        seen = value[..., start:stop, :]
-        self.largest = max(float(seen.max(initial=0)), -float(seen.min(initial=0)))
-        if self.largest > np.finfo(self.dtype).max / (2 * max(1, self.n_keys)):
-            self.exponent = (2 * self.n_keys).bit_length()
-            value = np.ldexp(value.astype(self.dtype), -self.exponent)
-        return value.astype(self.dtype, copy=False)
 
     def span(self, rows: slice) -> tuple[int, int]:
         """Return where the keys begin and end that some of these rows may see."""
@@ -158,26 +146,19 @@ class Call:
             scores = np.where(self.band.sees(queries, keys), scores, removed)
         return scores
 
-    def lists(self, head: Shape) -> tuple[Any, Any, Any, Any]:
-        """Return query, key, value and what the mask adds to the scores of one head, as lists."""
-        if self._bias is None:
-            self._bias = self.masked(np.zeros((*self.batch, self.n_queries, self.n_keys)))
-        q, k, v = (
-            np.broadcast_to(x, self.batch + x.shape[-2:])[head].tolist()
-            for x in (self.query, self.key, self.value)
-        )
-        return q, k, v, self._bias[head].tolist()
-
     def finish(self, output: Array, lse: Array) -> tuple[Array, Array]:
-        """Return a rung's results in the shape and the dtype that the caller expects."""
-        if self.exponent:
-            output = np.clip(np.ldexp(output, self.exponent), -self.largest, self.largest)
-        output = output.reshape(*self.result, self.n_queries, output.shape[-1])
+        """Return output and log-sum-exp in the shape and the dtype that the caller expects."""
+        if np.isinf(output).any():
+            # A mean lies among the values. Beside the largest number there is, the rounding of
+            # the weights can lift it beyond.
+            bound = np.max(np.abs(self.value), where=~np.isnan(self.value), initial=0)
+            output = np.clip(output, -bound, bound)
+        output = output.reshape(*self.out_batch, self.n_queries, output.shape[-1])
         # A value may have batch dimensions that the scores do not have.
         shape = (*self.batch, self.n_queries)
-        lse = lse if lse.shape == shape else np.broadcast_to(lse, shape).copy()
+        lse = lse if lse.size == math.prod(shape) else np.broadcast_to(lse, shape).copy()
         lse = lse.reshape(output.shape[:-1]).astype(self.lse_dtype, copy=False)
-        return output.astype(self.asked, copy=False), lse
+        return output.astype(self.out_dtype, copy=False), lse
 
 
 def weighted_sum(weights: Array, value: Array, scores: Array) -> Array:
@@ -194,44 +175,3 @@ def weighted_sum(weights: Array, value: Array, scores: Array) -> Array:
         added = weights[..., one] * value[..., one, :]
         output = output + np.where(scores[..., one] != -np.inf, added, 0)
     return output
-
-
-WORDS = {
-    "Kind": "Arrays",
-    "kind": "NumPy array",
-    "result": "Array",
-    "dropout": "0.0, because this form is deterministic.",
-    "dropped": "dropout",
-    "devices": "",
-    "example": """
-Example:
-    >>> q, k, v = np.zeros((1, 1)), np.zeros((4, 1)), np.zeros((4, 1))
-    >>> _, lse = scaled_dot_product_attention_with_lse(q, k, v)
-    >>> round(float(np.exp(lse[0])), 12)
-    4.0
-""",
-}
-
-
-def attention(
-    dtype: Any = None,
-) -> Callable[[Callable[..., tuple[Array, Array]]], Attention[Array]]:
-    """Return a decorator that puts the door in front of a rung.
-
-    The rung takes a `Call`, and options of its own by keyword. `dtype` is what it computes in;
-    None for the caller's dtype, float32 for half precision.
-    """
-    kind = "float64" if dtype else "float32 for half precision, else in query's dtype"
-
-    def with_door(rung: Rung) -> Attention[Array]:
-        def enter(
-            _: bool, arrays: Mapping[str, object], options: Options, own: Mapping[str, Any]
-        ) -> tuple[Array, Array]:
-            check_no_dropout(options.dropout_p)
-            with np.errstate(all="ignore"):
-                call = Call(arrays, options, dtype)
-                return call.finish(*rung(call, **own))
-
-        return door(rung, enter, lambda function: function, {**WORDS, "dtype": kind})
-
-    return with_door

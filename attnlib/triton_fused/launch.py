@@ -16,12 +16,12 @@ import triton.language as tl
 from torch import Tensor
 
 from attnlib._checks import Band
-from attnlib._torch_operators import Operand, Results, headroom_of
-from attnlib.triton_fused._backward import Gradients, Rows, Wanted, row_sums
+from attnlib._torch_operators import Operand, Results, largest
+from attnlib.triton_fused._backward import Gradients, Rows, Wanted, compute_d
 from attnlib.triton_fused._forward import Outputs
 from attnlib.triton_fused._mask_backward import Shared
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
-from attnlib.triton_fused._tuning import (
+from attnlib.triton_fused.tuning import (
     FORWARD,
     INTERPRETED,
     KEYS_BACKWARD,
@@ -32,7 +32,10 @@ from attnlib.triton_fused._tuning import (
     architecture,
 )
 
-__all__ = ["INTERPRETED", "Kept", "Operands", "Upstream", "attend", "differentiate"]
+__all__ = [
+    "INTERPRETED", "Band", "Kept", "Operands", "Results", "Upstream", "Wanted", "arguments",
+    "attend", "differentiate",
+]  # fmt: skip
 
 DTYPES = {
     torch.float16: tl.float16,
@@ -58,11 +61,11 @@ def _walk(operands: list[Operand]) -> Iterator[list[Any]]:
         yield operands
         return
     try:
-        parts = [[x if x is None else x.view(-1, *x.shape[2:]) for x in operands]]
+        pieces = [[x if x is None else x.view(-1, *x.shape[2:]) for x in operands]]
     except RuntimeError:  # some strides do not allow it
-        parts = [[x if x is None else x[i] for x in operands] for i in range(first)]
-    for part in parts:
-        yield from _walk(part)
+        pieces = [[x if x is None else x[i] for x in operands] for i in range(first)]
+    for piece in pieces:
+        yield from _walk(piece)
 
 
 @contextlib.contextmanager
@@ -81,8 +84,8 @@ class Kept(NamedTuple):
 
     output: Tensor
     lost: Tensor  # what the output lost when it was rounded, or no numbers
-    shift: Tensor
-    log2_sum: Tensor
+    m: Tensor
+    log2_ell: Tensor
 
 
 class Upstream(NamedTuple):
@@ -116,7 +119,7 @@ def _within(bound: int, n_queries: int, n_keys: int) -> int:
     return max(-n_queries, min(bound, n_keys))
 
 
-def _arguments(
+def arguments(
     q: Tensor, k: Tensor, v: Tensor, mask: Operand, wide: torch.dtype, scale: float, band: Band,
     group: int, keeps: bool,
 ) -> dict[str, Any]:  # fmt: skip
@@ -160,34 +163,49 @@ def _level_all(operands: Operands, batch: Sequence[int], group: int) -> list[Ope
 
 
 def attend(operands: Operands, results: Results, scale: float, band: Band, group: int) -> None:
-    """Compute the output (…, L, E_v), what its rounding lost, the log-sum-exp and its parts (…, L).
+    """Compute the output (…, L, E_v) and what its rounding lost, the log-sum-exp and its two terms.
 
     Args:
         operands: query, key and value, with leading dimensions that broadcast, and the mask.
-        results: Memory that is filled. Where `lost` has no numbers, it is left out. The row sum is
-            stored as its logarithm in base 2.
+        results: Memory that is filled. Where `lost` has no numbers, it is left out. Of ell the
+            logarithm in base 2 is stored.
         scale: The positive factor on scores.
-        band: The keys that each query sees by its place.
+        band: The keys that each query sees by its position.
         group: Query heads that share one key head.
     """
-    output, lse, shift, log2_sum, lost = results
+    output, lse, m, log2_ell, lost = results
     batch = output.shape[:-2]
     levelled: list[Operand] = [
         *_level_all(operands, batch, group),
         _level(output, batch), _level(lost, batch) if lost.numel() else None,
-        *(_level(x[..., None], batch) for x in (lse, shift, log2_sum)),
+        *(_level(x[..., None], batch) for x in (lse, m, log2_ell)),
     ]  # fmt: skip
     start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
     value, headroom = operands.value[..., start:end, :], None
     if value.dtype != torch.float16:  # which is added up in float32, with room enough
-        headroom = headroom_of(value, lse.dtype, math.log(2))
+        headroom = _headroom(value, lse.dtype)
     with _ready(operands.query.device):
-        for q, k, v, mask, o, lost_part, *sums in _walk(levelled):
+        for q, k, v, mask, o, rounding, *sums in _walk(levelled):
             FORWARD(
                 q.shape[0] * q.shape[1],
-                **_arguments(q, k, v, mask, lse.dtype, scale, band, group, lost_part is not None),
-                results=Outputs(_view(o), _view(lost_part), *sums), headroom=headroom,
+                **arguments(q, k, v, mask, lse.dtype, scale, band, group, rounding is not None),
+                results=Outputs(_view(o), _view(rounding), *sums), headroom=headroom,
             )  # fmt: skip
+
+
+def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
+    """Return what to subtract from all exponents of 2, so that S values can be added up.
+
+    All weights are then smaller by one factor, which cancels in o / ell. None stands for 0, which
+    it is unless values lie within a factor 2 S of the largest number. On a GPU it is always a
+    tensor, because to decide would be to wait for the GPU.
+    """
+    n_keys = max(1, value.shape[-2])  # a band may leave none
+    limit = torch.finfo(dtype).max / (2 * n_keys)
+    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
+        return None
+    room = math.ceil(math.log2(2 * n_keys))
+    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
 
 
 def differentiate(
@@ -197,7 +215,7 @@ def differentiate(
     """Return the gradients that are needed, each with all leading dimensions of the result.
 
     That of the mask has the shape of the mask, and is wide.
-    A gradient that will be summed over some of them or over parts of a group, and dQ by atomic
+    A gradient that will be summed over some of them or over shares of a group, and dQ by atomic
     additions, is kept wide.
 
     Args:
@@ -208,7 +226,7 @@ def differentiate(
         deterministic: False computes dQ by atomic additions.
     """
     query, key, value, mask = operands
-    batch, wide = kept.output.shape[:-2], kept.shift.dtype
+    batch, wide = kept.output.shape[:-2], kept.m.dtype
     level = _level_all(operands, batch, group)
     members = _members(level, group)
     scatters = bool(needed[0]) and not deterministic
@@ -216,10 +234,10 @@ def differentiate(
     for i, (x, y, need) in enumerate(zip((query, key, value), level, needed, strict=False)):
         assert y is not None
         adds_up = scatters and i == 0
-        parts = 1 if i == 0 else group // members
-        alone = x.numel() == y.numel() and parts == 1 and not adds_up
+        shares = 1 if i == 0 else group // members
+        alone = x.numel() == y.numel() and shares == 1 and not adds_up
         empty = torch.zeros if adds_up else torch.empty
-        shape = *y.shape[:-3], y.shape[-3] * parts, *y.shape[-2:]
+        shape = *y.shape[:-3], y.shape[-3] * shares, *y.shape[-2:]
         dtype = x.dtype if alone else wide
         gradients.append(empty(shape, dtype=dtype, device=x.device) if need else None)
     d_mask = level_d_mask = None
@@ -227,7 +245,7 @@ def differentiate(
         d_mask = torch.zeros(mask.shape, dtype=wide, device=mask.device)
         level_d_mask = _level_all(Operands(query, key, value, d_mask), batch, group)[3]
     # The kernels count numbers of a row one after the other; vmap may have expanded them.
-    row_wise = [x.to(wide).contiguous() for x in (kept.shift, kept.log2_sum, upstream.lse)]
+    row_wise = [x.to(wide).contiguous() for x in (kept.m, kept.log2_ell, upstream.lse)]
     row_wise.append(torch.empty_like(row_wise[0]))
     levelled: list[Operand] = [
         *level, _level(kept.output, batch),
@@ -235,17 +253,17 @@ def differentiate(
         *(_level(x[..., None], batch) for x in row_wise), *gradients, level_d_mask,
     ]  # fmt: skip
     with _ready(query.device):
-        for q, k, v, m, o, lost, d_o, *rows, d_q, d_k, d_v, d_m in _walk(levelled):
-            shift, log2_sum, d_lse, delta = rows
+        for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v, d_m in _walk(levelled):
+            m, log2_ell, d_lse, D = rows
             n_heads, n_queries = q.shape[1], q.shape[2]
             heads = q.shape[0] * n_heads
             rows_each = 16 if INTERPRETED and n_queries <= 64 else 64
-            row_sums[(heads * -(-n_queries // rows_each),)](
-                _view(o), _view(lost), _view(d_o), d_lse, delta, n_heads, n_queries,
+            compute_d[(heads * -(-n_queries // rows_each),)](
+                _view(o), _view(lost), _view(d_o), d_lse, D, n_heads, n_queries,
                 v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
             )  # fmt: skip
-            common = _arguments(q, k, v, m, wide, scale, band, group, lost is not None)
-            common |= {"d_output": _view(d_o), "numbers": Rows(shift, log2_sum, delta)}
+            common = arguments(q, k, v, mask, wide, scale, band, group, lost is not None)
+            common |= {"d_output": _view(d_o), "numbers": Rows(m, log2_ell, D)}
             if d_q is not None and not scatters:
                 QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
             written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
@@ -299,7 +317,7 @@ def processors(device: torch.device) -> int:
 
 def _passes(wanted: Wanted, choices: Choices) -> list[Wanted]:
     """Return what is computed together: dK and dV of many features, one after the other."""
-    parts = [wanted]
+    passes = [wanted]
     if choices.BLOCK_E + choices.BLOCK_V > WIDEST_SUMS:
-        parts = [wanted._replace(by_value=False), Wanted(False, False, wanted.by_value)]
-    return [part for part in parts if any(part)]
+        passes = [wanted._replace(by_value=False), Wanted(False, False, wanted.by_value)]
+    return [each for each in passes if any(each)]
