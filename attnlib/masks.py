@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -33,20 +33,26 @@ if TYPE_CHECKING:
 
     from attnlib._checks import Array
 
-    Like = Array | Tensor | None
-    Integers = Sequence[Any] | Array | Tensor
+    Integers = Sequence[Any] | Array
 
-Mask = Any  # an array or a tensor
 Align = Literal["top-left", "bottom-right"]
 Side = Literal["right", "left"]
 
 
+@overload
 def causal(
-    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Like = None
-) -> Mask:
-    """Return the boolean mask (L, S) in which query i sees the keys up to its own place.
+    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Tensor
+) -> Tensor: ...
+@overload
+def causal(
+    n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Array | None = None
+) -> Array: ...
+def causal(
+    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Any = None
+) -> Any:
+    """Return the boolean mask (L, S) in which query i sees the keys up to its own position.
 
-    The place of query i among the keys depends on `align`:
+    The position of query i among the keys depends on `align`:
 
         top-left:      j ≤ i              the first query stands at the first key (torch's rule)
         bottom-right:  j ≤ i + S - L      the last query stands at the last key (decoding)
@@ -69,20 +75,30 @@ def causal(
         array([[1, 1, 0],
                [1, 1, 1]])
     """
-    places, keys = _axes(n_queries, n_keys, align, like)
-    return keys <= places
+    positions, keys = _axes(n_queries, n_keys, align, like)
+    return keys <= positions
 
 
+@overload
 def window(
-    n_queries: int, n_keys: int, left: int | None, right: int | None, *,
-    align: Align = "top-left", like: Like = None,
-) -> Mask:  # fmt: skip
-    """Return the boolean mask (L, S) in which a query sees the keys around its own place.
+    n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
+    like: Tensor,
+) -> Tensor: ...  # fmt: skip
+@overload
+def window(
+    n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
+    like: Array | None = None,
+) -> Array: ...  # fmt: skip
+def window(
+    n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
+    like: Any = None,
+) -> Any:  # fmt: skip
+    """Return the boolean mask (L, S) in which a query sees the keys around its own position.
 
     Args:
         n_queries, n_keys, align, like: as in `causal`; n_keys must be given.
-        left: how many keys before its own place a query sees; None sets no bound.
-        right: how many keys after its own place a query sees; None sets no bound.
+        left: how many keys before its own position a query sees; None sets no bound.
+        right: how many keys after its own position a query sees; None sets no bound.
 
     Example:
         >>> window(3, 4, left=1, right=0).astype(int)
@@ -92,12 +108,16 @@ def window(
         >>> window(1, 4, left=1, right=0, align="bottom-right").astype(int)
         array([[0, 0, 1, 1]])
     """
-    places, keys = _axes(n_queries, checked_count("n_keys", n_keys), align, like)
-    mask = keys >= (0 * places if left is None else places - checked_count("left", left))
-    return mask if right is None else mask & (keys <= places + checked_count("right", right))
+    positions, keys = _axes(n_queries, checked_count("n_keys", n_keys), align, like)
+    mask = keys >= (0 * positions if left is None else positions - checked_count("left", left))
+    return mask if right is None else mask & (keys <= positions + checked_count("right", right))
 
 
-def padding(lengths: Integers, n_keys: int, *, side: Side = "right") -> Mask:
+@overload
+def padding(lengths: Tensor, n_keys: int, *, side: Side = "right") -> Tensor: ...
+@overload
+def padding(lengths: Integers, n_keys: int, *, side: Side = "right") -> Array: ...
+def padding(lengths: Any, n_keys: int, *, side: Side = "right") -> Any:
     """Return the boolean mask that removes the padding tokens of each sequence.
 
     `side` says where the padding stands:
@@ -130,11 +150,15 @@ def padding(lengths: Integers, n_keys: int, *, side: Side = "right") -> Mask:
     if not isinstance(side, str) or side not in ("right", "left"):
         raise ValueError(f"side must be 'right' or 'left'; got {side!r}")
     ends = _lengths(lengths, n_keys, "have one dimension, (B,)", {1})
-    keys = _places(n_keys, ends)
+    keys = _positions(n_keys, ends)
     return keys >= n_keys - ends if side == "left" else keys < ends
 
 
-def document(ids: Integers, key_ids: Integers | None = None) -> Mask:
+@overload
+def document(ids: Tensor, key_ids: Tensor | None = None) -> Tensor: ...
+@overload
+def document(ids: Integers, key_ids: Integers | None = None) -> Array: ...
+def document(ids: Any, key_ids: Any = None) -> Any:
     """Return the boolean mask in which a token sees the tokens of its own document only.
 
     Several documents are packed into one sequence. Query i sees key j if ids[i] = key_ids[j]. A
@@ -177,15 +201,22 @@ def document(ids: Integers, key_ids: Integers | None = None) -> Mask:
     return same if same.ndim == 2 else same[:, None]
 
 
+@overload
 def prefix(
-    lengths: int | Integers, n_queries: int, n_keys: int | None = None, *,
-    align: Align = "top-left",
-) -> Mask:  # fmt: skip
+    lengths: Tensor, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left"
+) -> Tensor: ...
+@overload
+def prefix(
+    lengths: int | Integers, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left"
+) -> Array: ...
+def prefix(
+    lengths: Any, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left"
+) -> Any:
     """Return the boolean mask of a prefix language model (prefix LM).
 
     Every query sees the whole prefix. After the prefix, attention is causal:
 
-        j < length  or  j ≤ place of query i
+        j < length  or  j ≤ position of query i
 
     Args:
         lengths: the length of the prefix, one for all sequences or one for each. The numbers in a
@@ -209,18 +240,28 @@ def prefix(
     mask = causal(n_queries, n_keys, align=align, like=like)
     n_keys = mask.shape[-1]
     ends = _lengths(lengths, n_keys, "be one integer or have one dimension, (B,)", {0, 1})
-    return mask | (_places(n_keys, ends) < ends)
+    return mask | (_positions(n_keys, ends) < ends)
 
 
+@overload
 def alibi(
-    n_heads: int, n_queries: int, n_keys: int | None = None, *,
-    align: Align = "top-left", like: Like = None,
-) -> Mask:  # fmt: skip
+    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
+    like: Tensor,
+) -> Tensor: ...  # fmt: skip
+@overload
+def alibi(
+    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
+    like: Array | None = None,
+) -> Array: ...  # fmt: skip
+def alibi(
+    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
+    like: Any = None,
+) -> Any:  # fmt: skip
     """Return the floating mask of ALiBi, attention with linear biases: the farther, the less.
 
     Each head takes its slope times the distance of query and key from the score:
 
-        -slope · abs(place of query i - j),   slope of head h = 2^(-8h / H),   h = 1 … H
+        -slope · abs(position of query i - j),   slope of head h = 2^(-8h / H),   h = 1 … H
 
     The paper's mask is causal: `combine(alibi(H, L), causal(L))`. If H is no power of two, the
     slopes are those of the authors' code: all of the next lower power P, and then every second
@@ -253,8 +294,8 @@ def alibi(
         power *= 2
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power), 2)]
-    places, keys = _axes(n_queries, n_keys, align, like)
-    nearness = -abs(keys - places)  # 0 at the query's own place, never -0.0
+    positions, keys = _axes(n_queries, n_keys, align, like)
+    nearness = -abs(keys - positions)  # 0 at the query's own position, never -0.0
     if not is_tensor(nearness):
         return np.array(slopes, np.float32)[:, None, None] * nearness.astype(np.float32)
     torch = sys.modules["torch"]
@@ -262,7 +303,11 @@ def alibi(
     return per_head[:, None, None] * nearness
 
 
-def combine(*masks: Mask) -> Mask:
+@overload
+def combine(*masks: Tensor) -> Tensor: ...
+@overload
+def combine(*masks: Array) -> Array: ...
+def combine(*masks: Any) -> Any:
     """Return one mask, in new memory, that removes what any of the masks removes.
 
     Boolean masks are joined by *and*. With a floating mask among them the result is floating: the
@@ -325,7 +370,7 @@ def _combined(xp: Any, masks: Sequence[Any]) -> Any:
     return xp.where(kept, total, -math.inf)
 
 
-def _places(n: int, like: Any) -> Any:
+def _positions(n: int, like: Any) -> Any:
     """Return 0 … n - 1, as a tensor on the device of `like` if that is one."""
     check_like(like)
     if is_tensor(like):
@@ -334,11 +379,11 @@ def _places(n: int, like: Any) -> Any:
 
 
 def _axes(n_queries: Any, n_keys: Any, align: object, like: object) -> tuple[Any, Any]:
-    """Return the place of each query among the keys, (L, 1), and the places of the keys, (S,)."""
+    """Return the positions of queries, (L, 1), and of keys, (S,), among the keys."""
     n_queries = checked_count("n_queries", n_queries)
     n_keys = n_queries if n_keys is None else checked_count("n_keys", n_keys)
-    queries = _places(n_queries, like)[:, None]
-    return queries + first_position(n_queries, n_keys, align), _places(n_keys, like)
+    queries = _positions(n_queries, like)[:, None]
+    return queries + first_position(n_queries, n_keys, align), _positions(n_keys, like)
 
 
 def _integers(name: str, given: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:

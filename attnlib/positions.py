@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -35,10 +35,17 @@ if TYPE_CHECKING:
 Vectors = TypeVar("Vectors", Array, "torch.Tensor")
 
 
+@overload
 def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | torch.Tensor | None = None,
-    start: int = 0,
-) -> Any:  # fmt: skip
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: torch.Tensor, start: int = 0
+) -> torch.Tensor: ...
+@overload
+def sinusoidal(
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | None = None, start: int = 0
+) -> Array: ...
+def sinusoidal(
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any = None, start: int = 0
+) -> Any:
     """Return one row for each position, to be added to the tokens: sines and cosines in turn.
 
     The rows hold the angles φ(t, c) of the module, in float64:
@@ -73,10 +80,10 @@ def sinusoidal(
     _check_even("d_model", d_model)
     base = _checked_base(base)
     check_like(like)
-    xp, place, quiet = _library(like)
+    xp, device, quiet = _library(like)
     with quiet:
-        positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **place)
-        angles = _angles(xp, positions, d_model, base, **place)
+        positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **device)
+        angles = _angles(xp, positions, d_model, base, **device)
         return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
 
 
@@ -149,11 +156,13 @@ def rotary(
         raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {tuple(x.shape)}")
     d = x.shape[-1]
     _check_even("the last dimension of x", d)
-    xp, place, quiet = _library(x)
+    xp, device, quiet = _library(x)
     wide = xp.float32 if dtype_name(x) in HALF else x.dtype
     with quiet:
-        angles = _angles(xp, _places(xp, positions, tuple(x.shape[:-1]), **place), d, base, **place)
-        cos, sin, rows = (_as(part, wide, x) for part in (xp.cos(angles), xp.sin(angles), x))
+        angles = _angles(
+            xp, _positions(xp, positions, tuple(x.shape[:-1]), **device), d, base, **device
+        )
+        cos, sin, rows = (_as(y, wide, x) for y in (xp.cos(angles), xp.sin(angles), x))
         if interleaved:
             a, b = rows[..., 0::2], rows[..., 1::2]
         else:
@@ -169,7 +178,7 @@ def rotary(
 
 
 def _library(like: Any) -> tuple[Any, dict[str, Any], contextlib.AbstractContextManager[Any]]:
-    """Return numpy or torch, the place of the angles, and what keeps numpy from warning.
+    """Return numpy or torch, the device of the angles, and what keeps numpy from warning.
 
     An angle beyond float64 gives NaN, and infinite features do: no reason to warn.
     """
@@ -183,9 +192,9 @@ def _wide_device(tensor: Any) -> Any:
     return "cpu" if tensor.device.type == "mps" else tensor.device
 
 
-def _angles(xp: Any, positions: Any, d: int, base: float, **place: Any) -> Any:
+def _angles(xp: Any, positions: Any, d: int, base: float, **device: Any) -> Any:
     """Return φ, (…, T, d / 2), from positions (…, T) in float64."""
-    exponents = xp.arange(0, d, 2, dtype=xp.float64, **place) / d
+    exponents = xp.arange(0, d, 2, dtype=xp.float64, **device) / d
     return positions[..., None] * base**-exponents
 
 
@@ -194,11 +203,11 @@ def _as(array: Any, dtype: Any, like: Any) -> Any:
     return array.to(device=like.device, dtype=dtype) if is_tensor(like) else array.astype(dtype)
 
 
-def _places(xp: Any, positions: Any, rows: Shape, **place: Any) -> Any:
+def _positions(xp: Any, positions: Any, rows: Shape, **device: Any) -> Any:
     """Return positions of any kind in float64, in a shape that broadcasts to rows (…, T)."""
     n_tokens = rows[-1]
     if positions is None:
-        return xp.arange(n_tokens, dtype=xp.float64, **place)
+        return xp.arange(n_tokens, dtype=xp.float64, **device)
     wanted = f"positions must have shape (T,) = ({n_tokens},)"
     if len(rows) > 1:
         wanted += f" or (B, T) = ({rows[0]}, {n_tokens})"
@@ -218,11 +227,11 @@ def _places(xp: Any, positions: Any, rows: Shape, **place: Any) -> Any:
     ):
         raise TypeError(f"positions must be integers or floating numbers; got dtype {dtype}")
     if is_tensor(given) and xp is not np:
-        return given.to(**place).to(xp.float64)
+        return given.to(**device).to(xp.float64)
     if is_tensor(given):
         return np.asarray(given.detach().cpu().double())
     with np.errstate(all="ignore"):
-        return xp.asarray(given.astype(np.float64), **place)
+        return xp.asarray(given.astype(np.float64), **device)
 
 
 def _checked_base(base: Any) -> float:

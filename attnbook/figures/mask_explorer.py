@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attnbook.figures.drawing import axis_title, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, rect, tag, text
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib import masks
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
-KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {
+KINDS: dict[str, tuple[str, Callable[[int, int, int], Array]]] = {
     "causal, top-left": ("j ≤ i", lambda L, S, size: masks.causal(L, S)),
     "causal, bottom-right": (
         "j ≤ i + S − L",
@@ -34,12 +34,12 @@ KINDS: dict[str, tuple[str, Callable[[int, int, int], masks.Mask]]] = {
 CELL, LEFT, TOP = 28.0, 42.0, 86.0
 
 
-def _padding(n_queries: int, n_keys: int, length: int, side: masks.Side) -> masks.Mask:
+def _padding(n_queries: int, n_keys: int, length: int, side: masks.Side) -> Array:
     mask = masks.padding([length], n_keys, side=side)[0, 0]
     return np.broadcast_to(mask, (n_queries, n_keys))
 
 
-def _keys(row: masks.Mask) -> str:
+def _keys(row: Array) -> str:
     """Return the keys of one row in words. Every mask here leaves one run of keys."""
     seen = np.flatnonzero(row).tolist()
     if not seen:
@@ -47,9 +47,7 @@ def _keys(row: masks.Mask) -> str:
     return f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
 
 
-def _words(
-    kind: str, size: int, mask: masks.Mask
-) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
+def _words(kind: str, size: int, mask: Array) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
     """Return the title of a frame, its pairs and empty rows; its label; its row of the table."""
     rule = KINDS[kind][0]
     sized = "{}" in rule
@@ -64,7 +62,7 @@ def _words(
     return (title, total, flagged), f"{told}\nThe keys seen by {each}.", row
 
 
-def _frame(mask: masks.Mask, most_keys: int, title: str, total: str, empty: str) -> str:
+def _frame(mask: Array, most_keys: int, title: str, total: str, empty: str) -> str:
     """Return the drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
     n_queries, n_keys = mask.shape
     seen = np.pad(mask, ((0, 0), (0, most_keys - n_keys)))

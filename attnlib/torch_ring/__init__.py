@@ -33,7 +33,7 @@ from attnlib.extras import needs
 needs(__name__, "torch")
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import torch
 from torch import Tensor
@@ -64,6 +64,11 @@ __all__ = [
     "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+Group: TypeAlias = "ProcessGroup | DeviceMesh | None"
 MOST_THREADS = 1024
 OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
 
@@ -149,12 +154,24 @@ def _tile(mask: Operand, rows: slice, places: slice) -> Operand:
 # Between processes --------------------------------------------------------------------------------
 
 
+@overload
+def ring_attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Group = None, with_lse: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def ring_attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Group = None, with_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @as_autocast_does
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
-    group: Any = None, with_lse: bool = False,
-) -> Any:  # fmt: skip
+    group: Group = None, with_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Return this rank's shard of the attention output; every rank of the group calls it.
 
     A rank gives its shards of query, key and value, as `layout(n_tokens, size, balance)` deals
