@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, checker, helper
 from onnx.reference import ReferenceEvaluator
 
-from attnlib._checks import Window
 from peers.adapter import Adapter, Attention, adapters, claim
 
 ADAPTERS: list[Adapter] = []
@@ -26,6 +25,7 @@ OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 INPUTS = ("query", "key", "value", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 
 Array = NDArray[Any]
+Window = tuple[int | None, int | None]  # the numbers of keys before and after a query's own
 Arrays = dict[str, Array]
 Run = Callable[[ModelProto, Arrays], Any]
 
