@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from attnlib.conformance import cases
 from benchmarks.timing import machine, store
-from peers import reproductions, tables
+from peers import programs, tables
 from peers.asking import ROOT, answers
 from peers.tables import RESULTS
 from peers.verdict import FAILED, NOT_CLAIMED, POLICY
@@ -98,7 +98,7 @@ def main() -> None:
         python = python_of(FAMILIES[family])
         libraries = [asked(python, family, n) for n in range(n_libraries(python, family))]
         store({"machine": machine(), "libraries": libraries}, RESULTS / f"{family}.json")
-        reproductions.store(python, family)
+        programs.store(python, family)
     tables.write()
 
 
