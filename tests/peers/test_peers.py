@@ -144,8 +144,8 @@ def test_the_table_counts_by_topic() -> None:
 
 def test_the_page_has_the_stored_numbers_and_every_program() -> None:
     page = tables.PAGE.read_text("utf-8")
-    assert tables.written(page, tables.parts()) == page, "run python -m peers.tables"
-    assert sorted(sum(tables.PARTS.values(), ())) == sorted(FAMILIES)
+    assert tables.written(page, tables.sections()) == page, "run python -m peers.tables"
+    assert sorted(sum(tables.SECTIONS.values(), ())) == sorted(FAMILIES)
     shown = re.findall(r"peers/reproductions/(\S+\.py)$", page, re.MULTILINE)
     kept = [str(program.relative_to(programs.FOLDER)) for program in PROGRAMS]
     assert sorted(shown) == sorted(kept)
