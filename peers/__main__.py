@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from attnlib.conformance import cases
 from benchmarks.timing import machine, store
-from peers import reproductions, tables
+from peers import programs, tables
 from peers.asking import ROOT, answers
 from peers.tables import RESULTS
 from peers.verdict import FAILED, NOT_CLAIMED, POLICY
@@ -65,7 +65,7 @@ def n_libraries(python: str, family: str) -> int:
     return int(done.stdout.split()[-1])
 
 
-def asked(python: str, family: str, number: int, limit: float = LIMIT) -> dict[str, Any]:
+def results_of(python: str, family: str, number: int, limit: float = LIMIT) -> dict[str, Any]:
     """Return what became of all cases of one library, counted by topic."""
     every = cases("torch")
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -91,14 +91,14 @@ def asked(python: str, family: str, number: int, limit: float = LIMIT) -> dict[s
 
 
 def main() -> None:
-    """Run the families that are asked for, and write results and page."""
+    """Run the chosen families, and write results and page."""
     parser = argparse.ArgumentParser(prog="python -m peers", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     for family in parser.parse_args().only:
         python = python_of(FAMILIES[family])
-        libraries = [asked(python, family, n) for n in range(n_libraries(python, family))]
+        libraries = [results_of(python, family, n) for n in range(n_libraries(python, family))]
         store({"machine": machine(), "libraries": libraries}, RESULTS / f"{family}.json")
-        reproductions.store(python, family)
+        programs.store(python, family)
     tables.write()
 
 

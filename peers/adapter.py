@@ -24,7 +24,7 @@ class Adapter:
         packages: The packages whose versions are stored with the results, the library's own first.
         documentation: Where the library says what the function does.
         attention: The function. A keyword that it lacks is not claimed.
-        arrays: The kind of arrays it takes, one of `peers.hands.KINDS`.
+        arrays: The kind of arrays it takes, one of `peers.backends.KINDS`.
         without: Topics of `attnlib.conformance` that the library does not claim, with the reason.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def stretched(*sizes: int) -> bool:
     """Return whether an axis of length 1 stands beside longer ones, and would have to broadcast.
 
-    Lengths that do not fit at all are not stretched: such a call is an error, which is asked.
+    Lengths that do not fit at all are not stretched: such a call is an error, and cases check it.
 
     >>> stretched(1, 3, 3), stretched(3, 3, 3), stretched(2, 3, 3)
     (True, False, False)

@@ -2,7 +2,7 @@
 
     python -m peers.tables
 
-Each part of `reference/peers.md` between `<!-- name -->` and `<!-- end -->` is written anew from
+Each section of `reference/peers.md` between `<!-- name -->` and `<!-- end -->` is written anew from
 the JSON in `peers/results`. `make peers` does this.
 """
 
@@ -22,8 +22,8 @@ PAGE = ROOT / "reference" / "peers.md"
 RESULTS = ROOT / "peers" / "results"
 Library = dict[str, Any]
 
-# The parts of the page, each a table of the libraries of these families.
-PARTS = {
+# The sections of the page, each a table of the libraries of these families.
+SECTIONS = {
     "torch": ("pytorch",),
     "jax": ("jax_family",),
     "keras": ("keras_jax", "keras_torch", "keras_tensorflow"),
@@ -71,7 +71,7 @@ def by_topic(libraries: list[Library]) -> str:
 
 
 def left_out(libraries: list[Library]) -> str:
-    """Return why cases were not claimed, and how many, in a part that can be opened."""
+    """Return why cases were not claimed, and how many, in a block that can be opened."""
     lines = []
     for letter, library in zip(ascii_uppercase, libraries, strict=False):
         reasons = added(library["not claimed"])
@@ -83,7 +83,7 @@ def left_out(libraries: list[Library]) -> str:
 
 
 def versions(results: list[dict[str, Any]]) -> str:
-    """Return the packages that were asked with their versions, and when and where this was done."""
+    """Return the packages that were used with their versions, and when and where this was done."""
     found = {
         (name, version)
         for result in results
@@ -104,12 +104,12 @@ def stored(family: str) -> dict[str, Any]:
     return result
 
 
-def parts() -> dict[str, str]:
-    """Return what stands on the page, by the names of its places."""
-    results = {family: stored(family) for families in PARTS.values() for family in families}
+def sections() -> dict[str, str]:
+    """Return what stands on the page, by the names of its sections."""
+    results = {family: stored(family) for families in SECTIONS.values() for family in families}
     topics = table(["topic", "what is asked"], TOPICS.items())
     found = {"topics": topics, "versions": versions(list(results.values()))}
-    for name, families in PARTS.items():
+    for name, families in SECTIONS.items():
         libraries = [library for family in families for library in results[family]["libraries"]]
         found[name] = by_topic(libraries)
     return found
@@ -117,7 +117,7 @@ def parts() -> dict[str, str]:
 
 def write() -> None:
     """Write the tables into the page."""
-    PAGE.write_text(written(PAGE.read_text("utf-8"), parts()), "utf-8")
+    PAGE.write_text(written(PAGE.read_text("utf-8"), sections()), "utf-8")
 
 
 if __name__ == "__main__":

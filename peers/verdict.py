@@ -12,10 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from attnlib.conformance import Case
-from attnlib.conformance._judge import judge
+from attnlib.conformance import Case, judge
 from peers.adapter import Adapter, NotClaimed
-from peers.hands import KINDS
+from peers.backends import KINDS
 from peers.policy import Ieee
 
 PASSED, FAILED, POLICY, NOT_CLAIMED = "passed", "failed", "differs by policy", "not claimed"
@@ -59,24 +58,24 @@ def shortened(words: str) -> str:
 
 
 def verdict(case: Case, adapter: Adapter) -> Verdict:
-    """Return what becomes of a case that an adapter's library is asked."""
+    """Return what becomes of a case with the library of an adapter."""
     for topic in (case.topic, *case.needs):
         if topic in adapter.without:
             return Verdict(NOT_CLAIMED, adapter.without[topic])
-    asked = case.asked
-    for word in (*asked.given, *asked.options):
+    call = case.call
+    for word in (*call.given, *call.options):
         if word not in adapter.keywords:
             return Verdict(NOT_CLAIMED, f"no {word}")
-    if asked.upstream is not None and adapter.arrays == "numpy":
+    if call.upstream is not None and adapter.arrays == "numpy":
         return Verdict(NOT_CLAIMED, "no gradients")
-    hands = KINDS[adapter.arrays]()
-    attention = Asking(adapter, asked.refused)
-    result = judge(case, attention, hands)
+    backend = KINDS[adapter.arrays]()
+    attention = Asking(adapter, call.refused)
+    result = judge(case, attention, backend)
     if result.passed:
         return Verdict(PASSED)
     if attention.not_claimed:
         return Verdict(NOT_CLAIMED, attention.not_claimed)
     words = shortened(result.message.splitlines()[-1])
-    if not asked.refused and judge(case, attention, hands, Ieee()).passed:
+    if not call.refused and judge(case, attention, backend, Ieee()).passed:
         return Verdict(POLICY, words)
     return Verdict(FAILED, words)

@@ -2,7 +2,7 @@
 
     python -m peers.worker FAMILY NUMBER FIRST
 
-A line says what became of a case. Before each case a line says that it is asked, so that whoever
+A line says what became of a case. Before each case a line says that it begins, so that whoever
 reads knows where a process that crashed or hangs has stood.
 """
 

@@ -4,7 +4,7 @@
     python -m attnlib.conformance my_module:my_attention --kind numpy --without groups windows
     python -m attnlib.conformance --list
 
-Exit status: 0 if every case passed, 1 if one failed, 2 if the command cannot be meant.
+Exit status: 0 if every case passed, 1 if one failed, 2 if the command is invalid.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def found(path: str) -> Callable[..., Any]:
         raise ValueError(
             f"expected a module that can be imported from {os.getcwd()}; {module} gave {words}"
         ) from error
-    for part in name.split("."):
-        if not hasattr(thing, part):
+    for attribute in name.split("."):
+        if not hasattr(thing, attribute):
             raise ValueError(f"expected a function in {module}; it has no {name!r}")
-        thing = getattr(thing, part)
+        thing = getattr(thing, attribute)
     if not callable(thing):
         raise TypeError(f"expected {path} to be callable; got {type(thing).__qualname__}")
     return thing  # type: ignore[no-any-return]
@@ -88,20 +88,20 @@ def listed(chosen: Sequence[Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     command = parser()
-    asked = command.parse_args(arguments)
-    options = {"only": asked.only, "without": asked.without, "dtypes": asked.dtypes}
+    values = command.parse_args(arguments)
+    options = {"only": values.only, "without": values.without, "dtypes": values.dtypes}
     try:
-        if asked.list:
-            print(listed(cases(asked.kind, **options)))
+        if values.list:
+            print(listed(cases(values.kind, **options)))
             return 0
-        if asked.attention is None:
+        if values.attention is None:
             raise ValueError(
                 "expected MODULE:FUNCTION, such as my_module:my_attention; got nothing"
             )
         report = check(
-            found(asked.attention),
-            asked.kind,
-            device=asked.device,
+            found(values.attention),
+            values.kind,
+            device=values.device,
             progress=sys.stderr.isatty(),
             **options,
         )

@@ -1,106 +1,44 @@
-"""Cases of the topics layouts and dtypes: how numbers lie in memory, and their precision."""
-
-from __future__ import annotations
+"""Cases of the topics dtypes and numbers: precision, NaN, infinity and the largest numbers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from attnlib._checks import HALF
-from attnlib.conformance._case import (
-    E_V,
-    Ask,
-    Asked,
+from attnlib._checks import HALF, Array
+from attnlib.conformance._calls import (
+    NOT_FLOAT16,
     B,
+    Call,
     Case,
+    Draw,
     E,
     Given,
     H,
     L,
-    Layout,
     S,
     drawn,
     heads,
-    qkv,
+    random_mask,
+    rounded,
     shaped,
-    some,
+    with_mask,
 )
-from attnlib.conformance._layouts import LAYOUTS, ONLY_NUMPY_HAS, expanded
-from attnlib.conformance._values import with_mask
-
-
-def layouts() -> Iterator[Case]:
-    """Yield the cases of the topic layouts."""
-    yield Case("layouts", "contiguous inputs", _laid_out(None))
-    yield Case("layouts", "one key, whose value is the result", _watched(heads(L, 1)))
-    ask = _watched(shaped(options={"is_causal": True}))
-    yield Case("layouts", "contiguous inputs, causal", ask, ("causal",))
-    for layout in (None, *LAYOUTS, *ONLY_NUMPY_HAS):
-        name = f"{_words(layout)} inputs"
-        kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
-        if layout is not None:
-            yield Case("layouts", name, _laid_out(layout), kinds=kinds)
-        for additive in (False, True):
-            ask = _laid_out(layout, _mask(additive))
-            named = f"{name} and a {'floating' if additive else 'boolean'} mask"
-            yield Case("layouts", named, ask, ("masks",), kinds=kinds)
-    yield Case("layouts", "expanded inputs, with strides of 0", _expanded)
-    yield Case("layouts", "an expanded mask", _expanded_mask, ("masks",))
-
-
-def _words(layout: Layout | None) -> str:
-    return "contiguous" if layout is None else layout.__name__.replace("_", " ")
-
-
-def _mask(additive: bool) -> Any:
-    return drawn((B, H, L, S), seed=3)[0] if additive else some((B, H, L, S))
-
-
-def _watched(ask: Ask) -> Ask:
-    """Return the function that draws the same call, whose inputs and memory are looked at."""
-    return lambda dtype: replace(ask(dtype), watched=True)
-
-
-def _laid_out(layout: Layout | None, mask: Any = None) -> Ask:
-    ask = _watched(shaped() if mask is None else with_mask(mask))
-
-    def lay(dtype: str) -> Asked:
-        asked = ask(dtype)
-        given = {name: own._replace(layout=layout) for name, own in asked.given.items()}
-        return replace(asked, given=given)
-
-    return lay
-
-
-def _expanded(dtype: str) -> Asked:
-    """The query is alike for all heads, the key for all tokens, the value in all features."""
-    query, key, value = drawn((L, E), (1, E), (S, 1), dtype=dtype)
-    given = {
-        "query": Given(np.broadcast_to(query, (B, H, L, E)), dtype, expanded(-4, -3)),
-        "key": Given(np.broadcast_to(key, (B, H, S, E)), dtype, expanded(-4, -3, -2)),
-        "value": Given(np.broadcast_to(value, (B, H, S, E_V)), dtype, expanded(-4, -3, -1)),
-    }
-    return Asked(given, watched=True)
-
-
-def _expanded_mask(dtype: str) -> Asked:
-    mask = Given(np.broadcast_to(some((S,)), (B, H, L, S)), "bool", expanded(-4, -3, -2))
-    return Asked(qkv(dtype) | {"attn_mask": mask}, watched=True)
+from attnlib.conformance._tolerance import forward_size
 
 
 def dtypes() -> Iterator[Case]:
-    """Yield the cases of the topic dtypes, which is asked in every dtype unless told otherwise."""
+    """Yield the cases of the topic dtypes, which come in every dtype unless told otherwise."""
     yield Case("dtypes", "a batch of heads", shaped())
     yield Case("dtypes", "causal", shaped(options={"is_causal": True}), ("causal",))
-    yield Case("dtypes", "a boolean mask", with_mask(some((B, H, L, S))), ("masks",))
+    yield Case("dtypes", "a boolean mask", with_mask(random_mask((B, H, L, S))), ("masks",))
     (added,) = drawn((B, H, L, S), seed=3)
     yield Case("dtypes", "a floating mask", with_mask(added), ("masks",))
     name = "a float32 mask beside half precision"
     yield Case("dtypes", name, with_mask(added, "float32"), ("masks",), dtypes=HALF)
-    ask = shaped((6, L, E), (2, S, E), options={"enable_gqa": True})
-    yield Case("dtypes", "6 query heads, 2 key heads", ask, ("groups",))
+    draw = shaped((6, L, E), (2, S, E), options={"enable_gqa": True})
+    yield Case("dtypes", "6 query heads, 2 key heads", draw, ("groups",))
     yield Case("dtypes", "one head dimension for all", heads())
     yield Case("dtypes", "scale=-0.7", heads(options={"scale": -0.7}))
     yield Case("dtypes", "131 queries and 149 keys", heads(131, 149))
@@ -110,7 +48,7 @@ def dtypes() -> Iterator[Case]:
     yield Case("dtypes", name, _many_equal_weights, dtypes=HALF)
 
 
-def _beyond_float16(dtype: str) -> Asked:
+def _beyond_float16(dtype: str) -> Call:
     query, key, value = (
         np.full((1, 1, 1, E), 200.0),
         np.full((1, 1, 1, E), 300.0),
@@ -120,10 +58,10 @@ def _beyond_float16(dtype: str) -> Asked:
         name: Given(x, dtype)
         for name, x in zip(("query", "key", "value"), (query, key, value), strict=True)
     }
-    return Asked(given, {"scale": 1.0}, truth=value, peer=value, size=8.0)
+    return Call(given, {"scale": 1.0}, truth=value, peer=value, size=8.0)
 
 
-def _many_equal_weights(dtype: str) -> Asked:
+def _many_equal_weights(dtype: str) -> Call:
     """In half precision a sum of small terms stops growing, at 256 or at 2,048 times a term.
 
     The number of keys is a power of 2, so that half precision can hold the weights: a kernel that
@@ -137,4 +75,128 @@ def _many_equal_weights(dtype: str) -> Asked:
         "value": Given(value, dtype),
     }
     half = np.full((1, 1, 1, 3), 0.5)
-    return Asked(given, truth=half, peer=half)
+    return Call(given, truth=half, peer=half)
+
+
+def numbers() -> Iterator[Case]:
+    """Yield the cases of the topic numbers."""
+    for where in ("query", "key", "value"):
+        for bad in (np.nan, np.inf):
+            name = f"{bad} in one number of the {where} comes out where it takes part"
+            yield Case("numbers", name, with_bad_number(where, bad))
+    for bad, additive in product((np.nan, np.inf, -np.inf), (False, True)):
+        kind = "floating" if additive else "boolean"
+        name = f"{bad} in keys and values that a {kind} mask removes changes nothing"
+        yield Case("numbers", name, bad_removed_keys(bad, additive), ("masks",))
+    name = "NaN in a key of the future changes nothing in the past"
+    yield Case("numbers", name, _nan_in_the_future, ("causal",))
+    name = "NaN in a query row whose keys are all removed gives zeros"
+    yield Case("numbers", name, _nan_in_an_empty_row, ("masks", "empty"))
+    for way in ("is_causal", "a boolean mask", "a floating mask"):
+        name = f"a key removed by {way} never wins, not even against scores of -1e12"
+        needs = ("causal",) if way == "is_causal" else ("masks",)
+        yield Case("numbers", name, _never_wins(way), needs, dtypes=NOT_FLOAT16)
+    name = "scores of -3e38, all alike, give the mean of the values"
+    yield Case("numbers", name, _equal_scores, ("masks",), dtypes=NOT_FLOAT16)
+    for score in (-3e38, -2.5e38, 2.5e38, 3e38):
+        name = f"one key has the weight 1 for a score of {score:g}"
+        yield Case("numbers", name, _one_key(score), dtypes=NOT_FLOAT16)
+    for sign, word in ((1.0, "one sign"), (None, "either sign")):
+        name = f"values near the largest number, of {word}, have a finite mean"
+        yield Case("numbers", name, _near_the_largest(sign), dtypes=("float32", "float64"))
+
+
+def usual_inputs(dtype: str) -> dict[str, Given]:
+    """Return query, key and value as most kernels take them: batch, heads, one E for all."""
+    return heads()(dtype).given
+
+
+def with_bad_number(where: str, bad: float) -> Draw:
+    """Return the function that draws a call with NaN or ∞ in one number of an argument."""
+
+    def draw(dtype: str) -> Call:
+        given = usual_inputs(dtype)
+        given[where].numbers[0, 1, 3, 2] = bad
+        return Call(given)
+
+    return draw
+
+
+def bad_removed_keys(bad: float, additive: bool = False) -> Draw:
+    """Return the function that draws a call with NaN or ∞ in keys and values that are removed."""
+
+    def draw(dtype: str) -> Call:
+        given = usual_inputs(dtype)
+        clean = {name: own.numbers.copy() for name, own in given.items()}
+        for name in ("key", "value"):
+            given[name].numbers[..., [2, 6], :] = bad
+        kept = np.ones((L, S), dtype=bool)
+        kept[:, [2, 6]] = False
+        mask = Given(np.where(kept, 0.0, -np.inf), dtype) if additive else Given(kept, "bool")
+        return Call(given | {"attn_mask": mask}, meant=clean)
+
+    return draw
+
+
+def _nan_in_the_future(dtype: str) -> Call:
+    given = usual_inputs(dtype)
+    given["key"].numbers[..., 3, :] = np.nan
+    return Call(given, {"is_causal": True})
+
+
+def _nan_in_an_empty_row(dtype: str) -> Call:
+    given = usual_inputs(dtype)
+    given["query"].numbers[..., 2, :] = np.nan
+    kept = np.repeat(np.arange(L)[:, None] != 2, S, axis=1)
+    return Call(given | {"attn_mask": Given(kept, "bool")})
+
+
+def _never_wins(way: str) -> Draw:
+    def draw(dtype: str) -> Call:
+        query, key, value = drawn((1, B, L, 1), (1, B, L, 1), (1, B, L, 1), dtype=dtype)
+        query[:], key[:] = rounded(np.array([1e6]), dtype), rounded(np.array([-1e6]), dtype)
+        key[..., 3:, :] = 0
+        given = _given(dtype, query, key, value)
+        # All scores of a row are equal or out of reach, so that they bring no error.
+        size = forward_size(np.zeros_like(query), key, value)
+        if way == "is_causal":
+            return Call(given, {"is_causal": True}, size=size)
+        allowed = np.tri(L, dtype=bool)
+        floating = Given(np.where(allowed, 0.0, -np.inf), dtype)
+        mask = Given(allowed, "bool") if way == "a boolean mask" else floating
+        return Call(given | {"attn_mask": mask}, size=size)
+
+    return draw
+
+
+def _given(dtype: str, query: Array, key: Array, value: Array) -> dict[str, Given]:
+    arrays: dict[str, Any] = {"query": query, "key": key, "value": value}
+    return {name: Given(array, dtype) for name, array in arrays.items()}
+
+
+def _equal_scores(dtype: str) -> Call:
+    given = usual_inputs(dtype)
+    given["query"].numbers[:] = 0
+    low = Given(rounded(np.full((L, S), -3e38), dtype), dtype)
+    query, key, value = (own.numbers for own in given.values())
+    size = forward_size(query, key, value)
+    return Call(given | {"attn_mask": low}, size=size)
+
+
+def _one_key(score: float) -> Draw:
+    def draw(dtype: str) -> Call:
+        query, one = rounded(np.full((1, 1, 1, 1), score), dtype), np.ones((1, 1, 1, 1))
+        truth = 5 * one
+        return Call(_given(dtype, query, one, truth), {"scale": 1.0}, truth=truth, size=8.0)
+
+    return draw
+
+
+def _near_the_largest(sign: float | None) -> Draw:
+    def draw(dtype: str) -> Call:
+        query, key, signs = drawn((1, B, L, E), (1, B, 19, E), (1, B, 19, E), dtype=dtype)
+        signs = np.sign(signs) if sign is None else np.full_like(signs, sign)
+        largest = rounded(np.array(0.999 * float(np.finfo(dtype).max)), dtype)
+        return Call(_given(dtype, query, key, largest * signs))
+
+    return draw

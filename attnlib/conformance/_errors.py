@@ -1,4 +1,4 @@
-"""Cases of the topic errors: calls that cannot be meant, which a kernel must refuse."""
+"""Cases of the topic errors: invalid calls, which a kernel must refuse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnlib._checks import Shape
-from attnlib.conformance._case import E_V, Asked, B, Case, E, Given, H, L, S, qkv, some
+from attnlib.conformance._calls import E_V, B, Call, Case, E, Given, H, L, S, qkv, random_mask
 
 SHAPES: dict[str, tuple[Shape, Shape, Shape]] = {
     "query and key have other head dimensions": ((1, H, L, E), (1, H, S, E + 1), (1, H, S, E)),
@@ -54,28 +54,28 @@ def errors() -> Iterator[Case]:
         yield _refused(f"scale={scale}", qkv, scale=scale)
 
 
-Draw = Callable[[str], dict[str, Given]]
+DrawGiven = Callable[[str], dict[str, Given]]
 
 
-def _refused(name: str, draw: Draw, *needs: str, **options: Any) -> Case:
-    return Case("errors", name, lambda dtype: Asked(draw(dtype), options, refused=True), needs)
+def _refused(name: str, draw_given: DrawGiven, *needs: str, **options: Any) -> Case:
+    return Case("errors", name, lambda dtype: Call(draw_given(dtype), options, refused=True), needs)
 
 
-def _shaped(shapes: tuple[Shape, Shape, Shape]) -> Draw:
+def _shaped(shapes: tuple[Shape, Shape, Shape]) -> DrawGiven:
     return lambda dtype: qkv(dtype, *shapes)
 
 
-def _masked(shape: Shape, mask_dtype: str = "bool") -> Draw:
+def _masked(shape: Shape, mask_dtype: str = "bool") -> DrawGiven:
     shapes = (B, H, L, E), (B, H, S, E), (B, H, S, E)
-    return lambda dtype: qkv(dtype, *shapes) | {"attn_mask": Given(some(shape), mask_dtype)}
+    return lambda dtype: qkv(dtype, *shapes) | {"attn_mask": Given(random_mask(shape), mask_dtype)}
 
 
-def _of_another_dtype(other: str, *names: str) -> Draw:
+def _of_another_dtype(other: str, *names: str) -> DrawGiven:
     """Return the function that draws a call in which these arguments have another dtype."""
 
-    def draw(dtype: str) -> dict[str, Given]:
+    def draw_given(dtype: str) -> dict[str, Given]:
         kind = other or ("float32" if dtype == "float64" else "float64")
         given = qkv(dtype)
         return given | {name: Given(np.round(given[name].numbers), kind) for name in names}
 
-    return draw
+    return draw_given

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from attnlib._checks import HALF, Array, Shape
-from attnlib.conformance._case import (
+from attnlib.conformance._calls import (
     E_V,
-    Ask,
-    Asked,
     B,
+    Call,
     Case,
+    Draw,
     E,
     Given,
     H,
@@ -25,35 +25,37 @@ from attnlib.conformance._case import (
     drawn,
     heads,
     qkv,
+    random_mask,
     shaped,
-    some,
+    with_mask,
 )
+from attnlib.conformance._dtypes import bad_removed_keys, with_bad_number
 from attnlib.conformance._layouts import LAYOUTS, expanded
-from attnlib.conformance._numbers import EMPTY_AXES, EMPTY_ROWS, alike, removed
-from attnlib.conformance._values import LEADING, LENGTHS, MASK_SHAPES, large_scores, with_mask
+from attnlib.conformance._masks import MASK_SHAPES
+from attnlib.conformance._shapes import EMPTY_AXES, EMPTY_ROWS, LEADING, LENGTHS, large_scores
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 
 
-def with_upstream(ask: Ask, layout: Layout | None = None, **more: Any) -> Ask:
+def with_upstream(draw: Draw, layout: Layout | None = None, **more: Any) -> Draw:
     """Return the function that draws the same call, and a gradient of its output."""
 
-    def drawing(dtype: str) -> Asked:
-        asked = ask(dtype)
-        shapes = [own.numbers.shape for own in asked.given.values()]
+    def drawing(dtype: str) -> Call:
+        call = draw(dtype)
+        shapes = [own.numbers.shape for own in call.given.values()]
         leading = [shape[:-2] for shape in shapes[:3]]
-        if "enable_gqa" in asked.options:
+        if "enable_gqa" in call.options:
             leading = [leading[0], *((*shape[:-1], 1) for shape in leading[1:])]
         shape = (*np.broadcast_shapes(*leading), shapes[0][-2], shapes[2][-1])
         (upstream,) = drawn(shape, dtype=dtype, seed=11)
-        return replace(asked, upstream=Given(upstream, dtype, layout), **more)
+        return replace(call, upstream=Given(upstream, dtype, layout), **more)
 
     return drawing
 
 
-def case(name: str, ask: Ask, *needs: str, **more: Any) -> Case:
+def case(name: str, draw: Draw, *needs: str, **more: Any) -> Case:
     """Return a case of the topic gradients, which only tensors have."""
-    return Case("gradients", name, with_upstream(ask), needs, kinds=("torch",), **more)
+    return Case("gradients", name, with_upstream(draw), needs, kinds=("torch",), **more)
 
 
 def gradients() -> Iterator[Case]:
@@ -63,107 +65,99 @@ def gradients() -> Iterator[Case]:
         words, needs = ", causal" * is_causal, ("causal",) * is_causal
         batch: Shape
         for batch in ((), (B,), (B, H)):
-            ask = shaped((*batch, L, E), (*batch, S, E), options=options)
-            yield case(f"query {(*batch, L, E)}, key {(*batch, S, E)}{words}", ask, *needs)
+            draw = shaped((*batch, L, E), (*batch, S, E), options=options)
+            yield case(f"query {(*batch, L, E)}, key {(*batch, S, E)}{words}", draw, *needs)
         for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (67, 71), (71, 67)):
-            ask = heads(n_queries, n_keys, options)
-            yield case(f"queries: {n_queries}, keys: {n_keys}{words}", ask, *needs)
+            draw = heads(n_queries, n_keys, options)
+            yield case(f"queries: {n_queries}, keys: {n_keys}{words}", draw, *needs)
         for query, key, value in LEADING:
-            ask = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options)
+            draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options)
             name = f"leading dimensions that broadcast gather: {query}, {key} and {value}{words}"
-            yield case(name, ask, *needs)
+            yield case(name, draw, *needs)
         for scale in (0.0, -0.7, 2, 3.5):
-            ask = heads(options={"scale": scale} | options)
-            yield case(f"scale={scale}{words}", ask, *needs)
+            draw = heads(options={"scale": scale} | options)
+            yield case(f"scale={scale}{words}", draw, *needs)
         for n_key_heads in (1, 2, 3, 6):
             shapes = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
-            ask = shaped(*shapes, {"enable_gqa": True} | options)
+            draw = shaped(*shapes, {"enable_gqa": True} | options)
             name = f"6 query heads, {n_key_heads} of key and value{words}"
-            yield case(name, ask, *needs, "groups")
+            yield case(name, draw, *needs, "groups")
         for name, (batch, n_queries, n_keys, n_features, n_values) in EMPTY_AXES.items():
             query, key = (*batch, n_queries, n_features), (*batch, n_keys, n_features)
-            ask = shaped(query, key, (*batch, n_keys, n_values), options)
-            yield case(f"{name}{words}", ask, *needs, "empty")
+            draw = shaped(query, key, (*batch, n_keys, n_values), options)
+            yield case(f"{name}{words}", draw, *needs, "empty")
     for sign, word in ((1, "above"), (-1, "below")):
         name = f"scores of ten thousand, all {word} 0"
         yield case(name, large_scores(sign), dtypes=("float32", "float64"))
     for where in ("query", "key", "value"):
-        yield case(f"NaN in one number of the {where} comes out", _spoilt(where), "numbers")
+        draw = with_bad_number(where, np.nan)
+        yield case(f"NaN in one number of the {where} comes out", draw, "numbers")
     for bad in (np.nan, np.inf):
         name = f"{bad} in keys and values that are removed changes nothing"
-        yield case(name, removed(bad), "masks", "numbers")
+        yield case(name, bad_removed_keys(bad), "masks", "numbers")
     yield from _masked()
-    yield from _by_place()
+    yield from _by_position()
     yield from _laid_out()
-
-
-def _spoilt(where: str) -> Ask:
-    def ask(dtype: str) -> Asked:
-        given = alike(dtype)
-        given[where].numbers[0, 1, 3, 2] = np.nan
-        return Asked(given)
-
-    return ask
 
 
 def _masked() -> Iterator[Case]:
     for shape in MASK_SHAPES:
-        yield case(f"a boolean mask {shape}", with_mask(some(shape)), "masks")
+        yield case(f"a boolean mask {shape}", with_mask(random_mask(shape)), "masks")
         (added,) = drawn(shape, seed=3)
         yield case(f"a floating mask {shape}", with_mask(added), "masks")
     rows = np.repeat(~EMPTY_ROWS[:, None], S, axis=1)
     for name, kept in (("two rows", rows), ("every row", rows & False)):
-        ask = with_mask(kept)
-        yield case(f"a boolean mask removes {name}: zeros", ask, "masks", "empty")
-        ask = with_mask(np.where(kept, 0.0, -np.inf))
-        yield case(f"a floating mask removes {name}: zeros", ask, "masks", "empty")
+        draw = with_mask(kept)
+        yield case(f"a boolean mask removes {name}: zeros", draw, "masks", "empty")
+        draw = with_mask(np.where(kept, 0.0, -np.inf))
+        yield case(f"a floating mask removes {name}: zeros", draw, "masks", "empty")
 
 
-def _by_place() -> Iterator[Case]:
+def _by_position() -> Iterator[Case]:
     bottom_right = {"causal_align": "bottom-right"}
     for n_queries, n_keys in ((1, 7), (5, 7), (67, 71)):
-        ask = heads(n_queries, n_keys, {"is_causal": True} | bottom_right)
+        draw = heads(n_queries, n_keys, {"is_causal": True} | bottom_right)
         name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"
-        yield case(name, ask, "causal", "bottom-right")
+        yield case(name, draw, "causal", "bottom-right")
     for window in ((0, 0), (2, 1), (None, 1), (1, None)):
         yield case(f"window={window}", heads(options={"window": window}), "windows")
-        ask = heads(options={"window": window} | bottom_right)
-        yield case(f"window={window}, bottom-right", ask, "windows", "bottom-right")
-    ask = heads(67, 71, {"window": (20, 3)})
-    yield case("window=(20, 3), queries: 67, keys: 71", ask, "windows")
+        draw = heads(options={"window": window} | bottom_right)
+        yield case(f"window={window}, bottom-right", draw, "windows", "bottom-right")
+    draw = heads(67, 71, {"window": (20, 3)})
+    yield case("window=(20, 3), queries: 67, keys: 71", draw, "windows")
 
 
 def _laid_out() -> Iterator[Case]:
-    def own(name: str, ask: Any, *needs: str) -> Case:
-        return Case("gradients", name, ask, ("layouts", *needs), kinds=("torch",))
+    def own(name: str, draw: Any, *needs: str) -> Case:
+        return Case("gradients", name, draw, ("layouts", *needs), kinds=("torch",))
 
     for layout in LAYOUTS:
         words = layout.__name__.replace("_", " ")
         yield own(f"{words} inputs", with_upstream(_inputs(layout), watched=True))
-        ask = with_upstream(shaped(), layout, watched=True)
-        yield own(f"a gradient of the output that is {words}", ask)
-        ask = with_upstream(shaped(options={"is_causal": True}), layout, watched=True)
-        yield own(f"a gradient of the output that is {words}, causal", ask, "causal")
+        draw = with_upstream(shaped(), layout, watched=True)
+        yield own(f"a gradient of the output that is {words}", draw)
+        draw = with_upstream(shaped(options={"is_causal": True}), layout, watched=True)
+        yield own(f"a gradient of the output that is {words}, causal", draw, "causal")
     for axes in EXPANDED:
         strides = tuple(int(n - 4 not in axes) for n in range(4))
         name = f"a gradient of the output that is expanded, with strides of 0 where {strides} is 0"
         yield own(name, _expanded(axes))
 
 
-def _inputs(layout: Layout) -> Ask:
-    return lambda dtype: Asked(
+def _inputs(layout: Layout) -> Draw:
+    return lambda dtype: Call(
         {name: own._replace(layout=layout) for name, own in qkv(dtype).items()}
     )
 
 
-def _expanded(axes: tuple[int, ...]) -> Ask:
-    ask = with_upstream(shaped(), watched=True)
+def _expanded(axes: tuple[int, ...]) -> Draw:
+    draw = with_upstream(shaped(), watched=True)
 
-    def lay(dtype: str) -> Asked:
-        asked = ask(dtype)
-        assert asked.upstream is not None
+    def lay(dtype: str) -> Call:
+        call = draw(dtype)
+        assert call.upstream is not None
         layout = expanded(*axes)
-        return replace(asked, upstream=Given(layout(asked.upstream.numbers), dtype, layout))
+        return replace(call, upstream=Given(layout(call.upstream.numbers), dtype, layout))
 
     return lay
 
@@ -174,8 +168,8 @@ def mask_gradients() -> Iterator[Case]:
 
     def own(name: str, mask: Array, *needs: str, mask_dtype: str = "", **more: Any) -> Case:
         wanted = ("query", "key", "value", "attn_mask")
-        ask = with_upstream(with_mask(mask, mask_dtype), wanted=wanted)
-        return Case("mask gradients", name, ask, ("masks", *needs), kinds=("torch",), **more)
+        draw = with_upstream(with_mask(mask, mask_dtype), wanted=wanted)
+        return Case("mask gradients", name, draw, ("masks", *needs), kinds=("torch",), **more)
 
     for shape in MASK_SHAPES:
         (added,) = drawn(shape, seed=3)
@@ -183,5 +177,6 @@ def mask_gradients() -> Iterator[Case]:
         name = f"a float32 mask {shape} beside half precision"
         yield own(name, added, mask_dtype="float32", dtypes=HALF)
     (added,) = drawn((B, H, L, S), seed=3)
-    yield own("where -∞ removes the gradient is 0", np.where(some((B, H, L, S)), added, -np.inf))
+    removing = np.where(random_mask((B, H, L, S)), added, -np.inf)
+    yield own("where -∞ removes the gradient is 0", removing)
     yield own("two rows are removed", np.where(rows, added, -np.inf), "empty")

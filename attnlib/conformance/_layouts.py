@@ -1,11 +1,36 @@
-"""Ways for an array to lie in memory: each function returns an equal array that lies otherwise."""
+"""Cases of the topic layouts: how arrays lie in memory, and whose memory a result has.
+
+Each layout is a function that returns an equal array that lies otherwise.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from attnlib._checks import Array
-from attnlib.conformance._case import Layout
+from attnlib.conformance._calls import (
+    E_V,
+    B,
+    Call,
+    Case,
+    Draw,
+    E,
+    Given,
+    H,
+    L,
+    Layout,
+    S,
+    drawn,
+    heads,
+    qkv,
+    random_mask,
+    shaped,
+    with_mask,
+)
 
 
 def heads_inside(array: Array) -> Array:
@@ -69,3 +94,62 @@ def expanded(*axes: int) -> Layout:
 
 LAYOUTS: list[Layout] = [heads_inside, transposed, strided, shifted, read_only]
 ONLY_NUMPY_HAS: list[Layout] = [backwards, unaligned]
+
+
+def layouts() -> Iterator[Case]:
+    """Yield the cases of the topic layouts."""
+    yield Case("layouts", "contiguous inputs", _laid_out(None))
+    yield Case("layouts", "one key, whose value is the result", _watched(heads(L, 1)))
+    draw = _watched(shaped(options={"is_causal": True}))
+    yield Case("layouts", "contiguous inputs, causal", draw, ("causal",))
+    for layout in (None, *LAYOUTS, *ONLY_NUMPY_HAS):
+        name = f"{_words(layout)} inputs"
+        kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
+        if layout is not None:
+            yield Case("layouts", name, _laid_out(layout), kinds=kinds)
+        for additive in (False, True):
+            draw = _laid_out(layout, _mask(additive))
+            named = f"{name} and a {'floating' if additive else 'boolean'} mask"
+            yield Case("layouts", named, draw, ("masks",), kinds=kinds)
+    yield Case("layouts", "expanded inputs, with strides of 0", _expanded)
+    yield Case("layouts", "an expanded mask", _expanded_mask, ("masks",))
+
+
+def _words(layout: Layout | None) -> str:
+    return "contiguous" if layout is None else layout.__name__.replace("_", " ")
+
+
+def _mask(additive: bool) -> Any:
+    return drawn((B, H, L, S), seed=3)[0] if additive else random_mask((B, H, L, S))
+
+
+def _watched(draw: Draw) -> Draw:
+    """Return the function that draws the same call, whose inputs and memory are looked at."""
+    return lambda dtype: replace(draw(dtype), watched=True)
+
+
+def _laid_out(layout: Layout | None, mask: Any = None) -> Draw:
+    draw = _watched(shaped() if mask is None else with_mask(mask))
+
+    def lay(dtype: str) -> Call:
+        call = draw(dtype)
+        given = {name: own._replace(layout=layout) for name, own in call.given.items()}
+        return replace(call, given=given)
+
+    return lay
+
+
+def _expanded(dtype: str) -> Call:
+    """The query is alike for all heads, the key for all tokens, the value in all features."""
+    query, key, value = drawn((L, E), (1, E), (S, 1), dtype=dtype)
+    given = {
+        "query": Given(np.broadcast_to(query, (B, H, L, E)), dtype, expanded(-4, -3)),
+        "key": Given(np.broadcast_to(key, (B, H, S, E)), dtype, expanded(-4, -3, -2)),
+        "value": Given(np.broadcast_to(value, (B, H, S, E_V)), dtype, expanded(-4, -3, -1)),
+    }
+    return Call(given, watched=True)
+
+
+def _expanded_mask(dtype: str) -> Call:
+    mask = Given(np.broadcast_to(random_mask((S,)), (B, H, L, S)), "bool", expanded(-4, -3, -2))
+    return Call(qkv(dtype) | {"attn_mask": mask}, watched=True)

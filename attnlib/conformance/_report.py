@@ -1,11 +1,14 @@
-"""What a check found: a result for each case, and the table of all."""
+"""What a check tells: a bar while it runs, a result for each case, and the table of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attnlib.conformance._case import TOPICS, Case
+from attnlib.conformance._calls import TOPICS, Case
+
+WIDTH = 30  # of the bar, in characters
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,7 @@ class Result:
     """What became of one case.
 
     Attributes:
-        case: What was asked.
+        case: The case.
         passed: Whether the kernel gave what the definition gives.
         message: The call and the first wrong entry, or the exception that came; "" if it passed.
     """
@@ -32,8 +35,8 @@ class Report:
     """What became of all cases of a check. `print(report)` gives the table and each failed case.
 
     Attributes:
-        results: A result for each case that was asked, in the order of the topics.
-        left_out: What was not asked, in words.
+        results: A result for each case that was checked, in the order of the topics.
+        left_out: What was not checked, in words.
     """
 
     results: Sequence[Result]
@@ -41,7 +44,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Return whether every case that was asked passed."""
+        """Return whether every case that was checked passed."""
         return all(result.passed for result in self.results)
 
     @property
@@ -69,3 +72,15 @@ class Report:
 def _row(name: str, results: Sequence[Result]) -> tuple[str, str, str]:
     n_passed = sum(result.passed for result in results)
     return name, str(n_passed), str(len(results) - n_passed)
+
+
+def followed(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield the cases, and draw how many of them are done; the bar is gone at the end."""
+    for done, case in enumerate(cases):
+        full = WIDTH * done // len(cases)
+        bar = "#" * full + "." * (WIDTH - full)
+        sys.stderr.write(f"\r[{bar}] {done} of {len(cases)}, {case.topic:14}")
+        sys.stderr.flush()
+        yield case
+    sys.stderr.write("\r" + " " * (WIDTH + 40) + "\r")
+    sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The one place where it is said how close is close enough.
+"""Say how far a result may be off; nothing else decides how close is close enough.
 
 Bounds come from the arithmetic, never from a look at the errors. With ε the distance from 1 to
 the next number of the dtype:
@@ -112,10 +112,10 @@ def gradient_sizes(
 def gathered_rows(
     query: Array, key: Array, value: Array, upstream: Array, attn_mask: Array | None = None
 ) -> dict[str, int]:
-    """Return how many rows of the result an entry of each argument has a part in.
+    """Return how many rows of the result depend on an entry of each argument.
 
-    A row of the query has a part in one, a row of key and value in all L of their head, and in
-    more where they are broadcast or shared by a group. A mask of one column has S terms in each.
+    An entry of the query reaches one row, an entry of key and value all L of their head, and more
+    where they are broadcast or shared by a group. A mask of one column has S terms in each.
     """
     n_rows, n_keys = math.prod(upstream.shape[:-1]), key.shape[-2]
     mask = (1, 1) if attn_mask is None else (1, 1, *attn_mask.shape)  # which may have no axis

@@ -56,11 +56,11 @@ def family(backend: str, package: str, **more: Any) -> list[Adapter]:
     """Return the adapters of a backend, which Keras chooses when it is first imported."""
     os.environ["KERAS_BACKEND"] = backend
     found: list[Adapter] = []
-    asked = (
+    functions = (
         ("keras.ops.dot_product_attention", OPS, of_ops),
         ("keras.layers.Attention", LAYER, of_layer),
     )
-    for name, documentation, attention in asked:
+    for name, documentation, attention in functions:
         named = f"{name}, {backend}"
         adapters(found, named, "keras", package, documentation=documentation, **more)(attention)
     return found

@@ -74,7 +74,7 @@ def of_nnx(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
     enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """Ask Flax NNX, which hands the call on to JAX and groups heads as JAX does."""
+    """Ask Flax NNX, which passes the call on to JAX and groups heads as JAX does."""
     arrays = query, key, value
     claim(min(x.ndim for x in arrays) > 2, "shape [batch..., length, num_heads, depth]")
     claim(not broadcast(*(x.shape[:-3] for x in arrays)), "one batch... for query, key and value")

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, checker, helper
 from onnx.reference import ReferenceEvaluator
 
-from attnlib._checks import Window
 from peers.adapter import Adapter, Attention, adapters, claim
 
 ADAPTERS: list[Adapter] = []
@@ -26,6 +25,7 @@ OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 INPUTS = ("query", "key", "value", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 
 Array = NDArray[Any]
+Window = tuple[int | None, int | None]  # the numbers of keys before and after a query's own
 Arrays = dict[str, Array]
 Run = Callable[[ModelProto, Arrays], Any]
 
@@ -67,7 +67,7 @@ def cpu_provider(one: ModelProto, arrays: Arrays) -> Any:
     return session.run(["output"], arrays)[0]
 
 
-def asked(
+def attended(
     run: Run, opset: int, arrays: Arrays, attn_mask: Array | None, is_causal: bool,
     scale: float | None, **sizes: int,
 ) -> Any:  # fmt: skip
@@ -102,7 +102,7 @@ def opset_23(
         claim(n_past >= 0, "a cache has the keys that came before the queries")
         for name in ("key", "value"):
             arrays[f"past_{name}"], arrays[name] = np.split(arrays[name], [n_past], axis=-2)
-    return asked(run, 23, arrays, attn_mask, is_causal, scale)
+    return attended(run, 23, arrays, attn_mask, is_causal, scale)
 
 
 def opset_24(
@@ -114,7 +114,7 @@ def opset_24(
     arrays = {"query": query, "key": key, "value": value}
     if is_causal and causal_align == "bottom-right":
         arrays["nonpad_kv_seqlen"] = np.full(len(query), key.shape[-2])
-    return asked(run, 24, arrays, attn_mask, is_causal, scale)
+    return attended(run, 24, arrays, attn_mask, is_causal, scale)
 
 
 def opset_25(
@@ -128,7 +128,7 @@ def opset_25(
         arrays["nonpad_kv_seqlen"] = np.full(len(query), key.shape[-2])
     sides = zip(("left", "right"), window or (), strict=False)
     sizes = {f"{side}_window_size": -1 if size is None else size for side, size in sides}
-    return asked(run, 25, arrays, attn_mask, is_causal, scale, **sizes)
+    return attended(run, 25, arrays, attn_mask, is_causal, scale, **sizes)
 
 
 def family() -> None:

@@ -65,8 +65,8 @@ def functions(
     if mask is None and not is_causal and window is None:
         return change, None
     left, right = (sum(shape) if width is None else width for width in window or (None, None))
-    place = (shape[-1] - shape[-2]) * (align == "bottom-right")
-    sees = _seen(mask, place - left, place + (0 if is_causal else right))
+    first = (shape[-1] - shape[-2]) * (align == "bottom-right")
+    sees = _seen(mask, first - left, first + (0 if is_causal else right))
     n_batches, n_heads, n_queries, n_keys = shape
     return change, create_block_mask(sees, n_batches, n_heads, n_queries, n_keys, device="cpu")
 
@@ -90,21 +90,21 @@ def _seen(mask: Tensor | None, first: int, last: int) -> Any:
 def flex(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left", window: Any = None, asked: Any = flex_attention,
+    causal_align: str = "top-left", window: Any = None, implementation: Any = flex_attention,
 ) -> Any:  # fmt: skip
-    """Ask flex_attention, whose masks are functions of the places of a query and a key."""
+    """Ask flex_attention, whose masks are functions of the positions of a query and a key."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     batches, heads = ([x.shape[axis] for x in (query, key, value)] for axis in (0, 1))
     claim(not stretched(*batches) and (enable_gqa or not stretched(*heads)), "no broadcasting")
     one_dtype = query.dtype == key.dtype == value.dtype
-    claim(one_dtype or asked is COMPILED, "key and value may have another dtype")
+    claim(one_dtype or implementation is COMPILED, "key and value may have another dtype")
     shape = (*query.shape[:3], key.shape[2])
     if attn_mask is not None:
         claim(not is_causal and fits(attn_mask.shape, shape), "a mask is a function of places")
         claim(attn_mask.dtype != torch.int64, "a mask is a function of places")
         attn_mask = attn_mask.expand(shape)
     changes = functions(attn_mask, shape, is_causal, causal_align, window)
-    return asked(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa)
+    return implementation(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa)
 
 
 @adapters(ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, without=NO_MASKS)
@@ -113,7 +113,7 @@ def compiled(**call: Any) -> Any:
     """Ask the kernel that torch.compile makes of flex_attention."""
     dtypes = {call[name].dtype for name in ("query", "key", "value")}
     claim(dtypes != {torch.float64}, "float32, float16 and bfloat16 alone")
-    return flex(**call, asked=COMPILED)
+    return flex(**call, implementation=COMPILED)
 
 
 def layer(width: int, n_heads: int, dtype: torch.dtype) -> nn.MultiheadAttention:

@@ -10,7 +10,7 @@ from peers.adapter import Adapter, adapters, claim
 ADAPTERS: list[Adapter] = []
 TENSOR = "https://docs.tinygrad.org/tensor/ops/#tinygrad.Tensor.scaled_dot_product_attention"
 
-# A graphics processor is not asked. Where there is no clang, this raises before a case is asked.
+# A graphics processor is not used. Where there is no clang, this raises before the first case.
 DEV.value = Device["CPU"].device
 
 

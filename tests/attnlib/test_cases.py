@@ -19,10 +19,9 @@ from tolerance import HALF, assert_close, lse_size
 
 from attnlib import conformance, numpy_tokenwise
 from attnlib._checks import FLOATING
-from attnlib.conformance import Case, _truth, hands_for
-from attnlib.conformance._judge import judge
+from attnlib.conformance import Case, backend_for, judge, problem
 
-hands_of = cache(hands_for)
+backend_of = cache(backend_for)
 
 
 def kind(rung: Rung) -> str:
@@ -53,13 +52,13 @@ class Remembering:
     def __init__(self, rung: Rung, *, with_lse: bool) -> None:
         end = "_with_lse" if with_lse else ""
         self.attend, self.has_lse = rung.function(f"scaled_dot_product_attention{end}"), with_lse
-        self.hands = hands_of(kind(rung), rung.device)
+        self.backend = backend_of(kind(rung), rung.device)
         self.lse: Any = None
         self.given: dict[str, tuple[Any, bytes]] = {}
 
     def __call__(self, **arguments: Any) -> Any:
         arrays = {n: x for n, x in arguments.items() if hasattr(x, "dtype")}
-        self.given = {n: (x, self.hands.bits(x)) for n, x in arrays.items()}
+        self.given = {n: (x, self.backend.bits(x)) for n, x in arrays.items()}
         with np.errstate(all="raise"):
             result = self.attend(**arguments)
         if not self.has_lse:
@@ -69,7 +68,7 @@ class Remembering:
 
     def modified(self) -> list[str]:
         """Name the arguments that are not as they were."""
-        return [name for name, (own, bits) in self.given.items() if self.hands.bits(own) != bits]
+        return [name for name, (own, bits) in self.given.items() if self.backend.bits(own) != bits]
 
 
 TRUTHS: dict[str, tuple[Any, Any]] = {}
@@ -77,22 +76,22 @@ TRUTHS: dict[str, tuple[Any, Any]] = {}
 
 def with_truth(case: Case) -> tuple[Case, Any]:
     """Return a case that knows its output, and its log-sum-exp: the same for every rung."""
-    asked = case.asked
+    call = case.call
     if str(case) not in TRUTHS:
-        query, key, value, mask, scale = _truth.problem(asked)
+        query, key, value, mask, scale = problem(call)
         attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
         TRUTHS[str(case)] = attend(query, key, value, mask, scale=scale)
     output, lse = TRUTHS[str(case)]
-    known = replace(asked, truth=output if asked.truth is None else asked.truth)
-    return replace(case, ask=lambda _: known), lse
+    known = replace(call, truth=output if call.truth is None else call.truth)
+    return replace(case, draw=lambda _: known), lse
 
 
 def judged(rung: Rung, case: Case) -> None:
     """Require what a case asks of a rung, and what only rungs promise."""
-    call = case.asked
-    hands = hands_of(kind(rung), rung.device)
+    call = case.call
+    backend = backend_of(kind(rung), rung.device)
     if call.refused:
-        given = {name: hands.give(own) for name, own in call.given.items()}
+        given = {name: backend.give(own) for name, own in call.given.items()}
         try:
             rung.function()(**given, **call.options)
         except (ValueError, TypeError):
@@ -101,11 +100,11 @@ def judged(rung: Rung, case: Case) -> None:
     has_lse = call.upstream is None
     case, truth = with_truth(case) if has_lse else (case, None)
     attend = Remembering(rung, with_lse=has_lse)
-    result = judge(case, attend, hands)
+    result = judge(case, attend, backend)
     assert result.passed, str(result)
     assert attend.modified() == []
     if has_lse:
-        query, key, _, mask, scale = _truth.problem(call)
+        query, key, _, mask, scale = problem(call)
         sums = "float32" if case.dtype in HALF else case.dtype
         lse = rung.take(attend.lse)
         assert lse.dtype.name in ("float64", sums)

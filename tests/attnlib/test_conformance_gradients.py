@@ -19,8 +19,7 @@ from rungs import WITH_GRADIENTS, Rung, every_rung_with_gradients, on
 from tolerance import assert_close, gradient_sizes
 
 from attnlib import numpy_tokenwise
-from attnlib.conformance import Asked, _truth
-from attnlib.conformance._case import Given
+from attnlib.conformance import Call, Given, _definition
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -66,7 +65,7 @@ def test_equations_and_autograd_agree(case: str) -> None:
     mask = options.pop("attn_mask", None)
     given = {name: Given(array, "float64") for name, array in floating.items()}
     given |= {} if mask is None else {"attn_mask": Given(mask, "bool")}
-    found = _truth.gradients(Asked(given, options, Given(upstream, "float64")))
+    found = _definition.gradients(Call(given, options, Given(upstream, "float64")))
     assert found.keys() == truth.keys()
     for name, gradient in truth.items():
         np.testing.assert_allclose(found[name], gradient, rtol=1e-12, atol=1e-13)

@@ -21,10 +21,9 @@ from torch.nn import functional
 
 import attnlib
 from attnlib import conformance, numpy_dense, torch_dense
-from attnlib.conformance import TOPICS, Asked, _truth, cases, check, hands_for
+from attnlib.conformance import TOPICS, Call, Given, _definition, backend_for, cases, check, judge
 from attnlib.conformance.__main__ import main
-from attnlib.conformance._case import Given, rounded
-from attnlib.conformance._judge import judge
+from attnlib.conformance._calls import rounded
 from attnlib.conformance._layouts import LAYOUTS
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +40,7 @@ def formula(
     given = query.dtype
     if change == "no error for lengths" and key.shape[-2] != value.shape[-2]:
         value = np.resize(value, (*value.shape[:-2], key.shape[-2], value.shape[-1]))
-    # The door of a correct form refuses what cannot be meant.
+    # A correct form refuses what is invalid.
     numpy_dense.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
         causal_align=causal_align, window=window,
@@ -58,24 +57,25 @@ def formula(
         scale = 1.0
     scores = query @ key.mT * wide(scale)
     align = "bottom-right" if change == "other corner" else causal_align
-    part = _truth.seen(*scores.shape[-2:], is_causal=is_causal, causal_align=align, window=window)
-    part = np.ones(scores.shape[-2:], dtype=bool) if part is None else part
+    by_position = {"is_causal": is_causal, "causal_align": align, "window": window}
+    allowed = _definition.allowed_keys(*scores.shape[-2:], **by_position)
+    allowed = np.ones(scores.shape[-2:], dtype=bool) if allowed is None else allowed
     if attn_mask is not None and attn_mask.dtype == bool:
-        part = part & (~attn_mask if change == "inverted" else attn_mask)
+        allowed = allowed & (~attn_mask if change == "inverted" else attn_mask)
     elif attn_mask is not None:
-        part = part & (attn_mask != -np.inf)
+        allowed = allowed & (attn_mask != -np.inf)
         scores = scores + attn_mask.astype(wide)
     if change == "no last key":
-        part = part & (np.arange(scores.shape[-1]) < max(1, scores.shape[-1] - 1))
-    scores = np.where(part, scores, -1e9 if change == "-1e9" else -np.inf)
+        allowed = allowed & (np.arange(scores.shape[-1]) < max(1, scores.shape[-1] - 1))
+    scores = np.where(allowed, scores, -1e9 if change == "-1e9" else -np.inf)
     if change == "swallowed NaN":
         scores = np.nan_to_num(scores, nan=0.0, posinf=np.inf, neginf=-np.inf)
     highest = scores.max(-1, keepdims=True, initial=-np.inf)
     if change != "empty rows":
         highest = np.where(highest == -np.inf, 0, highest)
     powers = np.exp(scores - (0 if change == "no maximum" else highest))
-    part = np.broadcast_to(part, scores.shape)
-    value = np.where(part.any(-2)[..., None], value, 0)
+    allowed = np.broadcast_to(allowed, scores.shape)
+    value = np.where(allowed.any(-2)[..., None], value, 0)
     if wide is np.float16:
         total, output = in_steps(powers, value)
     else:
@@ -101,20 +101,20 @@ def truths_are_kept() -> Iterator[None]:
     """Compute the truth of each case once, for all kernels."""
     kept: dict[Any, Any] = {}
 
-    def keeping(function: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
-        def kept_or_new(asked: Asked) -> Any:
-            given = [*asked.given.values(), *[asked.upstream] * (asked.upstream is not None)]
+    def keeping(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        def kept_or_new(call: Call) -> Any:
+            given = [*call.given.values(), *[call.upstream] * (call.upstream is not None)]
             numbers = [own.numbers.tobytes() for own in given]
-            key = function.__name__, str(asked), *numbers
+            key = function.__name__, str(call), *numbers
             if key not in kept:
-                kept[key] = function(asked)
+                kept[key] = function(call)
             return kept[key]
 
         return kept_or_new
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("output", "gradients"):
-            patch.setattr(_truth, name, keeping(getattr(_truth, name)))
+            patch.setattr(_definition, name, keeping(getattr(_definition, name)))
         yield
 
 
@@ -305,18 +305,18 @@ def test_a_gradient_of_a_wrong_kind() -> None:
     assert not any(result.passed for result in report.results)
     assert "does not require grad" in report.failed[0].message
 
-    class Hands:
-        """What gives the gradients of a kernel in another dtype."""
+    class Backend:
+        """A backend that gives the gradients of a kernel in another dtype."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(hands_for("torch"), name)
+            return getattr(backend_for("torch"), name)
 
         def gradients(self, *given: Any) -> Any:
-            found = hands_for("torch").gradients(*given)
+            found = backend_for("torch").gradients(*given)
             return {name: gradient.double() for name, gradient in found.items()}
 
     [case] = cases("torch", only=["gradients"])[:1]
-    result = judge(case, torch_dense.scaled_dot_product_attention, Hands())
+    result = judge(case, torch_dense.scaled_dot_product_attention, Backend())
     assert "the gradient of query: expected dtype float32, got float64" in result.message
 
 
@@ -414,8 +414,8 @@ def test_numbers_are_those_of_the_dtype(dtype: str) -> None:
     truth = numbers.astype(DTYPES[dtype]).astype(np.float64)
     np.testing.assert_array_equal(rounded(numbers, dtype), truth)
     for kind in ("numpy", "torch"):
-        hands = hands_for(kind)
-        back, name = hands.take(hands.give(Given(rounded(numbers, dtype), dtype)))
+        backend = backend_for(kind)
+        back, name = backend.take(backend.give(Given(rounded(numbers, dtype), dtype)))
         np.testing.assert_array_equal(back, truth)
         assert name == dtype
 
@@ -424,7 +424,7 @@ def test_strides_are_kept_on_another_device() -> None:
     numbers = np.ones((2, 3, 5, 7))
     for layout in LAYOUTS:
         given = Given(numbers, "float32", layout)
-        there, here = (hands_for("torch", device).give(given) for device in ("meta", "cpu"))
+        there, here = (backend_for("torch", device).give(given) for device in ("meta", "cpu"))
         assert there.device.type == "meta"
         assert there.stride() == here.stride()
         assert there.shape == here.shape
@@ -432,9 +432,9 @@ def test_strides_are_kept_on_another_device() -> None:
 
 def test_plain_attention_in_half_precision_is_alike_in_numpy_and_torch() -> None:
     for case in cases("numpy", dtypes=["bfloat16"], only=["masks", "empty", "groups", "values"]):
-        asked = case.asked
-        if not asked.refused:
-            ours, theirs = (hands_for(kind).peer(asked) for kind in ("numpy", "torch"))
+        call = case.call
+        if not call.refused:
+            ours, theirs = (backend_for(kind).peer(call) for kind in ("numpy", "torch"))
             np.testing.assert_allclose(ours, theirs, atol=0.15, rtol=0.1)
 
 
@@ -463,7 +463,7 @@ def test_without_ml_dtypes_there_is_no_bfloat16(monkeypatch: pytest.MonkeyPatch)
         ({"only": ["masks"], "without": ["masks"]}, "no case is left"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, Any], message: str) -> None:
+def test_what_is_invalid_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check(formula, **options)
 
@@ -545,9 +545,7 @@ def test_the_command_passes_and_fails(kernels: str) -> None:
         (["kernels_to_check:right", "--only", "mask"], "only must name topics of .*; got 'mask'"),
     ],
 )
-def test_the_command_says_what_cannot_be_meant(
-    kernels: str, arguments: list[str], words: str
-) -> None:
+def test_the_command_says_what_is_invalid(kernels: str, arguments: list[str], words: str) -> None:
     status, out, err = told(*arguments)
     assert (status, out) == (2, "")
     assert re.search(words, " ".join(err.split())), err

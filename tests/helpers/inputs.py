@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rungs import DTYPES
 
-from attnlib.conformance._case import E_V, B, E, H, L, S
+from attnlib.conformance._calls import E_V, B, E, H, L, S
 
 __all__ = ["E_V", "B", "E", "H", "L", "S", "drawn", "some"]
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from rungs import array, tensor
 
-from attnlib.conformance._tensors import plain_scores
+from attnlib.conformance._torch_backend import plain_scores
 
 Array = NDArray[Any]
 

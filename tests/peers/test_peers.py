@@ -15,7 +15,7 @@ import pytest
 
 from attnlib.conformance import TOPICS, cases
 from attnlib.numpy_dense import scaled_dot_product_attention as right
-from peers import reproductions, tables
+from peers import programs, tables
 from peers.__main__ import FAMILIES
 from peers.adapter import Adapter, claim
 from peers.asking import ROOT, answers, lines
@@ -23,7 +23,7 @@ from peers.tables import by_topic, cell
 from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, Verdict, verdict
 
 ALL = cases("torch")
-PROGRAMS = sorted(reproductions.FOLDER.glob("*/*.py"))
+PROGRAMS = sorted(programs.FOLDER.glob("*/*.py"))
 FAMILY = """
 import os, time
 from attnlib.conformance import TOPICS
@@ -144,10 +144,10 @@ def test_the_table_counts_by_topic() -> None:
 
 def test_the_page_has_the_stored_numbers_and_every_program() -> None:
     page = tables.PAGE.read_text("utf-8")
-    assert tables.written(page, tables.parts()) == page, "run python -m peers.tables"
-    assert sorted(sum(tables.PARTS.values(), ())) == sorted(FAMILIES)
+    assert tables.written(page, tables.sections()) == page, "run python -m peers.tables"
+    assert sorted(sum(tables.SECTIONS.values(), ())) == sorted(FAMILIES)
     shown = re.findall(r"peers/reproductions/(\S+\.py)$", page, re.MULTILINE)
-    kept = [str(program.relative_to(reproductions.FOLDER)) for program in PROGRAMS]
+    kept = [str(program.relative_to(programs.FOLDER)) for program in PROGRAMS]
     assert sorted(shown) == sorted(kept)
 
 
@@ -163,4 +163,4 @@ def test_a_reproduction_prints_what_the_page_shows(program: Path) -> None:
     if program.stem.startswith("flex_compiled") and not shutil.which("g++"):
         pytest.skip("torch.compile compiles with g++")
     python = str(folder / environment / "bin" / "python") if environment else sys.executable
-    assert reproductions.printed(python, program) == program.with_suffix(".txt").read_text("utf-8")
+    assert programs.printed(python, program) == program.with_suffix(".txt").read_text("utf-8")

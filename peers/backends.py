@@ -1,27 +1,36 @@
 """How the arrays of each library are made, read and differentiated.
 
-The cases of `attnlib.conformance` hold float64 numbers. A kind of hands turns them into the arrays
-of one library, and its results back. What half precision costs is measured with torch for all.
+The cases of `attnlib.conformance` hold float64 numbers. A backend turns them into the arrays of one
+library, and its results back. What half precision costs is measured with torch for all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnlib._checks import Array
-from attnlib.conformance._arrays import Arrays, of_dtype
-from attnlib.conformance._case import Given, WrongResultError
-from attnlib.conformance._tensors import Tensors
+from attnlib.conformance import Backend, Call, Given, WrongResultError, backend_for
+
+Array = NDArray[Any]
 
 
-class Numpy(Tensors):
+def torch_backend() -> Backend:
+    """Return the backend for tensors on the CPU."""
+    return backend_for("torch")
+
+
+class Numpy(Backend):
     """Arrays of NumPy, which have no gradients (`verdict` says so)."""
+
+    def __init__(self) -> None:
+        self.numpy, self.torch = backend_for("numpy"), backend_for("torch")
 
     def give(self, given: Given) -> Any:
         """Return the argument as an array."""
-        return Arrays().give(given)
+        return self.numpy.give(given)
 
     def bits(self, own: Any) -> bytes:
         """Return what an array holds."""
@@ -38,9 +47,25 @@ class Numpy(Tensors):
         """Return whether a result lies in the memory of an argument."""
         return bool(np.may_share_memory(np.asarray(result), np.asarray(own)))
 
+    def peer(self, call: Call) -> Array:
+        """Return plain attention by torch, every step in the inputs' dtype."""
+        return self.torch.peer(call)
+
+    def peer_gradients(self, call: Call) -> dict[str, Array]:
+        """Return the gradients of plain attention by torch, every step in the inputs' dtype."""
+        return self.torch.peer_gradients(call)
+
 
 class Unwritable(Numpy):
-    """Arrays that no program can write to, so that shared memory harms nobody."""
+    """Arrays that no program can write to, so that shared memory harms nobody.
+
+    They have no layouts either.
+    """
+
+    def contiguous(self, given: Given) -> Array:
+        """Return the argument as an array of NumPy, without its layout."""
+        contiguous: Array = self.numpy.give(given._replace(layout=None))
+        return contiguous
 
     def shares(self, result: Any, own: Any) -> bool:
         """Return False."""
@@ -60,7 +85,7 @@ class Jax(Unwritable):
         """Return the argument as an array of JAX."""
         import jax.numpy as jnp
 
-        return jnp.asarray(of_dtype(given.numbers, given.dtype))
+        return jnp.asarray(self.contiguous(given))
 
     def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
         """Return the gradients by jax.vjp."""
@@ -79,7 +104,7 @@ class Tensorflow(Unwritable):
         """Return the argument as a tensor."""
         import tensorflow as tf
 
-        return tf.constant(of_dtype(given.numbers, given.dtype))
+        return tf.constant(self.contiguous(given))
 
     def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
         """Return the gradients from a tape."""
@@ -101,7 +126,7 @@ class Tinygrad(Unwritable):
         from tinygrad import Tensor, dtypes
 
         if given.dtype != "bfloat16":
-            return Tensor(np.ascontiguousarray(of_dtype(given.numbers, given.dtype)))
+            return Tensor(np.ascontiguousarray(self.contiguous(given)))
         return Tensor(np.ascontiguousarray(given.numbers, np.float32)).cast(dtypes.bfloat16)
 
     def bits(self, own: Any) -> bytes:
@@ -123,8 +148,8 @@ class Tinygrad(Unwritable):
         return dict(zip(wanted, found, strict=True))
 
 
-KINDS = {
-    "torch": Tensors,
+KINDS: dict[str, Callable[[], Backend]] = {
+    "torch": torch_backend,
     "numpy": Numpy,
     "jax": Jax,
     "tensorflow": Tensorflow,

@@ -1,4 +1,4 @@
-"""Kernels on tensors: what they are given, what they return, and what half precision costs."""
+"""The backend for tensors, and plain attention on tensors, which half precision is measured by."""
 
 from __future__ import annotations
 
@@ -9,26 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlib._checks import FLOATING, Array, checked_scale
-from attnlib.conformance import _truth
-from attnlib.conformance._case import Asked, Given, WrongResultError
+from attnlib._checks import Array, checked_scale
+from attnlib.conformance._backends import Backend
+from attnlib.conformance._calls import Call, Given, WrongResultError
+from attnlib.conformance._definition import argument_gradients, problem
 
 
-class Tensors:
-    """The hands that give tensors on a device to a kernel and take its tensor back."""
-
-    kind = "torch"
-    missing = "this torch lacks it"
+class TorchBackend(Backend):
+    """Gives tensors on a device, and takes a tensor back."""
 
     def __init__(self, device: str = "cpu") -> None:
         try:
             self.device = torch.empty(0, device=device).device
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device must be one that torch has here; got {device!r}") from error
-
-    def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes that there are."""
-        return FLOATING
 
     def give(self, given: Given) -> torch.Tensor:
         """Return the argument as a tensor of its dtype and layout, strides and all."""
@@ -58,12 +52,12 @@ class Tensors:
             raise WrongResultError(
                 f"expected a result on {self.device}, got one on {result.device}"
             )
-        return _wide(result), str(result.dtype).removeprefix("torch.")
+        return _in_float64(result), str(result.dtype).removeprefix("torch.")
 
     def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
         """Return whether a result lies in the memory of an argument."""
-        places = [x.untyped_storage().data_ptr() for x in (result, own)]
-        return places[0] == places[1] != 0
+        addresses = [x.untyped_storage().data_ptr() for x in (result, own)]
+        return addresses[0] == addresses[1] != 0
 
     def gradients(
         self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
@@ -74,38 +68,38 @@ class Tensors:
         found = torch.autograd.grad(attention(**own, **options), leaves, upstream)
         return dict(zip(wanted, found, strict=True))
 
-    def peer(self, asked: Asked) -> Array:
+    def peer(self, call: Call) -> Array:
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
-        tensors, scale = _problem(asked)
-        return _wide(plain(**tensors, scale=scale))
+        tensors, scale = _tensors(call)
+        return _in_float64(plain(**tensors, scale=scale))
 
-    def peer_gradients(self, asked: Asked) -> dict[str, Array]:
+    def peer_gradients(self, call: Call) -> dict[str, Array]:
         """Return the gradients of plain attention, every step in the inputs' dtype."""
-        assert asked.upstream is not None
-        tensors, scale = _problem(asked)
+        assert call.upstream is not None
+        tensors, scale = _tensors(call)
         leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}
         for leaf in leaves.values():
             leaf.requires_grad_()
-        upstream = Tensors().give(asked.upstream)
+        upstream = TorchBackend().give(call.upstream)
         found = torch.autograd.grad(plain(**tensors, scale=scale), tuple(leaves.values()), upstream)
-        wide = dict(zip(leaves, map(_wide, found), strict=True))
-        return _truth.of_arguments(asked, wide)
+        wide = dict(zip(leaves, map(_in_float64, found), strict=True))
+        return argument_gradients(call, wide)
 
 
-def _wide(tensor: torch.Tensor) -> Array:
+def _in_float64(tensor: torch.Tensor) -> Array:
     numbers: Array = tensor.detach().cpu().to(torch.float64).numpy()
     return numbers
 
 
-def _problem(asked: Asked) -> tuple[dict[str, torch.Tensor], float | None]:
+def _tensors(call: Call) -> tuple[dict[str, torch.Tensor], float | None]:
     """Return the call without its keywords, as tensors on the CPU, and its scale."""
-    *arrays, mask, scale = _truth.problem(asked)
-    dtype = asked.given["query"].dtype
+    *arrays, mask, scale = problem(call)
+    dtype = call.given["query"].dtype
     given = {n: Given(x, dtype) for n, x in zip(("query", "key", "value"), arrays, strict=True)}
     if mask is not None:
-        kind = "bool" if mask.dtype == np.bool_ else asked.given["attn_mask"].dtype
+        kind = "bool" if mask.dtype == np.bool_ else call.given["attn_mask"].dtype
         given["attn_mask"] = Given(mask, kind)
-    return {name: Tensors().give(own) for name, own in given.items()}, scale
+    return {name: TorchBackend().give(own) for name, own in given.items()}, scale
 
 
 def _bits(numbers: Array) -> Array:
@@ -138,10 +132,10 @@ def plain_scores(
     """
     scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
     if attn_mask is not None:
-        part = attn_mask
+        allowed = attn_mask
         if attn_mask.dtype != torch.bool:
-            part = attn_mask != -math.inf
+            allowed = attn_mask != -math.inf
             scores = scores + attn_mask.to(scores.dtype)
-        scores = torch.where(part, scores, torch.full_like(scores, -math.inf))
+        scores = torch.where(allowed, scores, torch.full_like(scores, -math.inf))
     empty = (scores == -math.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0), empty

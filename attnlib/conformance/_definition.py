@@ -13,7 +13,7 @@ import numpy as np
 
 from attnlib import numpy_tokenwise
 from attnlib._checks import Array, Shape, Window, checked_scale
-from attnlib.conformance._case import Asked
+from attnlib.conformance._calls import Call
 
 
 class Problem(NamedTuple):
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
     scale: float | None
 
 
-def seen(
+def allowed_keys(
     n_queries: int,
     n_keys: int,
     *,
@@ -36,56 +36,59 @@ def seen(
 ) -> Array | None:
     """Return the mask that the keywords stand for, (L, S), and None where they remove nothing.
 
-    The place of query i among the keys is i, or i + S - L where the alignment is bottom-right.
+    The position of query i among the keys is i, or i + S - L where the alignment is bottom-right.
 
-    >>> seen(2, 3, is_causal=True, causal_align="bottom-right").astype(int)
+    >>> allowed_keys(2, 3, is_causal=True, causal_align="bottom-right").astype(int)
     array([[1, 1, 0],
            [1, 1, 1]])
     """
     if not is_causal and window is None:
         return None
-    place = np.arange(n_queries)[:, None] + (n_keys - n_queries) * (causal_align == "bottom-right")
+    first = n_keys - n_queries if causal_align == "bottom-right" else 0
+    position = first + np.arange(n_queries)[:, None]
     key = np.arange(n_keys)
     left, right = window or (None, None)
-    part: Array = np.ones((n_queries, n_keys), dtype=bool)
+    allowed: Array = np.ones((n_queries, n_keys), dtype=bool)
     if is_causal:
-        part &= key <= place
+        allowed &= key <= position
     if left is not None:
-        part &= key >= place - left
+        allowed &= key >= position - left
     if right is not None:
-        part &= key <= place + right
-    return part
+        allowed &= key <= position + right
+    return allowed
 
 
-def both(attn_mask: Array | None, part: Array | None) -> Array | None:
+def combined_mask(attn_mask: Array | None, allowed: Array | None) -> Array | None:
     """Return one mask for a mask of any kind and a boolean one."""
-    if attn_mask is None or part is None:
-        return part if attn_mask is None else attn_mask
-    return attn_mask & part if attn_mask.dtype == np.bool_ else np.where(part, attn_mask, -np.inf)
+    if attn_mask is None or allowed is None:
+        return allowed if attn_mask is None else attn_mask
+    if attn_mask.dtype == np.bool_:
+        return attn_mask & allowed
+    return np.where(allowed, attn_mask, -np.inf)
 
 
-def problem(asked: Asked) -> Problem:
+def problem(call: Call) -> Problem:
     """Return the call without its keywords."""
-    numbers = {name: given.numbers for name, given in asked.given.items()} | asked.meant
-    options: dict[str, Any] = dict(asked.options)
+    numbers = {name: given.numbers for name, given in call.given.items()} | call.meant
+    options: dict[str, Any] = dict(call.options)
     scale = options.pop("scale", None)
     query, key, value = numbers["query"], numbers["key"], numbers["value"]
     if options.pop("enable_gqa", False):
         group = query.shape[-3] // key.shape[-3]
         key, value = np.repeat(key, group, axis=-3), np.repeat(value, group, axis=-3)
-    part = seen(query.shape[-2], key.shape[-2], **options)
-    return Problem(query, key, value, both(numbers.get("attn_mask"), part), scale)
+    allowed = allowed_keys(query.shape[-2], key.shape[-2], **options)
+    return Problem(query, key, value, combined_mask(numbers.get("attn_mask"), allowed), scale)
 
 
-def output(asked: Asked) -> Array:
+def output(call: Call) -> Array:
     """Return the output of the call."""
-    if asked.truth is not None:
-        return asked.truth
-    query, key, value, attn_mask, scale = problem(asked)
+    if call.truth is not None:
+        return call.truth
+    query, key, value, attn_mask, scale = problem(call)
     return numpy_tokenwise.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale)
 
 
-def gradients(asked: Asked) -> dict[str, Array]:
+def gradients(call: Call) -> dict[str, Array]:
     """Return the gradients of query, key, value and a floating mask.
 
     With dO the gradient of the output O = P V, and sums along a row in D:
@@ -99,23 +102,23 @@ def gradients(asked: Asked) -> dict[str, Array]:
     Source:
         Dao et al. 2022, appendix B.2; chapter 13.
     """
-    assert asked.upstream is not None
-    query, key, value, attn_mask, scale = problem(asked)
-    d_output = asked.upstream.numbers
+    assert call.upstream is not None
+    query, key, value, attn_mask, scale = problem(call)
+    d_output = call.upstream.numbers
     factor = checked_scale(scale, query.shape[-1])
     scores = factor * query @ key.swapaxes(-1, -2)
-    part: Array = np.ones((1, 1), dtype=bool)
+    allowed: Array = np.ones((1, 1), dtype=bool)
     if attn_mask is not None and attn_mask.dtype == np.bool_:
-        part = attn_mask
+        allowed = attn_mask
     elif attn_mask is not None:
-        part = attn_mask != -np.inf
-        scores = scores + np.where(part, attn_mask, 0)
-    part = np.broadcast_to(part, np.broadcast_shapes(part.shape, scores.shape))
+        allowed = attn_mask != -np.inf
+        scores = scores + np.where(allowed, attn_mask, 0)
+    allowed = np.broadcast_to(allowed, np.broadcast_shapes(allowed.shape, scores.shape))
     # A key that no query sees is not read: NaN in it is 0 here, as its weights are.
-    sees = np.asarray(part.any(axis=-2))[..., None]
-    if not sees.all():
-        key, value = np.where(sees, key, 0), np.where(sees, value, 0)
-    weights = _softmax(np.where(part, scores, -np.inf))
+    seen = np.asarray(allowed.any(axis=-2))[..., None]
+    if not seen.all():
+        key, value = np.where(seen, key, 0), np.where(seen, value, 0)
+    weights = _softmax(np.where(allowed, scores, -np.inf))
     d_value = weights.swapaxes(-1, -2) @ d_output
     d_weights = d_output @ value.swapaxes(-1, -2)
     row_sums = (weights * d_weights).sum(axis=-1, keepdims=True)
@@ -126,14 +129,14 @@ def gradients(asked: Asked) -> dict[str, Array]:
         "value": d_value,
         "attn_mask": d_scores,
     }
-    return of_arguments(asked, found)
+    return argument_gradients(call, found)
 
 
-def of_arguments(asked: Asked, found: dict[str, Array]) -> dict[str, Array]:
+def argument_gradients(call: Call, found: dict[str, Array]) -> dict[str, Array]:
     """Return the gradients of a call's floating arguments, from those of its `problem`."""
     return {
-        name: gathered(found[name], given.numbers.shape, grouped="enable_gqa" in asked.options)
-        for name, given in asked.given.items()
+        name: gathered(found[name], given.numbers.shape, grouped="enable_gqa" in call.options)
+        for name, given in call.given.items()
         if given.dtype != "bool"
     }
 

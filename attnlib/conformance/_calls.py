@@ -2,7 +2,7 @@
 
 All numbers of a case are float64 arrays whose entries the case's dtype can hold, so that truth and
 kernel start from the same numbers. They become arrays or tensors of that dtype only when a kernel
-is called (`_arrays`, `_tensors`).
+is called (`_backends`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from attnlib._checks import FLOATING, Array, Shape
 
+NOT_FLOAT16 = ("bfloat16", "float32", "float64")
 # Different primes: no two axes can be taken for each other.
 B, H, L, S, E, E_V = 2, 3, 5, 7, 13, 11
 
@@ -24,7 +25,7 @@ TOPICS = {
     "masks": "boolean and floating masks, in every shape that broadcasts",
     "causal": "is_causal: query i sees keys 0 to i, for lengths that are equal or not",
     "bottom-right": 'causal_align="bottom-right": the last query stands at the last key',
-    "windows": "window=(left, right): the keys around a query's own place",
+    "windows": "window=(left, right): the keys around a query's own position",
     "groups": "enable_gqa: query head h uses key head h // (H / H_kv)",
     "empty": "rows with nothing to attend to give zeros; axes of length 0",
     "numbers": "NaN that takes part and NaN that is removed, numbers near the largest one",
@@ -32,7 +33,7 @@ TOPICS = {
     "dtypes": "float16, bfloat16, float32, float64, and sums of half precision in float32",
     "gradients": "the gradients of query, key and value",
     "mask gradients": "the gradient of a floating mask",
-    "errors": "calls that cannot be meant are refused, with a message",
+    "errors": "invalid calls are refused, with a message",
 }
 
 Layout = Callable[[Array], Array]
@@ -60,16 +61,16 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Call:
     """One call, and what is known of its result beyond the definition.
 
     Attributes:
         given: The arguments that are arrays, by name: query, key, value and attn_mask.
         options: The keywords that are not; one that the case does not need is not passed.
-        upstream: The gradient of the output; None where the output alone is asked for.
-        wanted: The arguments whose gradients are asked for.
-        meant: Numbers that take the place of the given ones in the truth; what a mask removes may
-            be NaN in the one and must not matter.
+        upstream: The gradient of the output; None where the output alone is compared.
+        wanted: The arguments whose gradients are compared.
+        meant: Numbers that replace the given ones in the truth; what a mask removes may be NaN in
+            the given ones and must not matter.
         truth: The result, where it is known without the definition.
         size: How many ε the result may be off, where it is less than the inputs would allow.
         peer: What stands for plain attention in half precision, where that would overflow.
@@ -95,26 +96,26 @@ class Asked:
         return ", ".join([*arrays, *options, *upstream])
 
 
-Ask = Callable[[str], Asked]  # draws a call for a dtype
+Draw = Callable[[str], Call]  # draws a call for a dtype
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that a kernel is asked, in one dtype.
+    """One call that a kernel must get right, in one dtype.
 
     Attributes:
         topic: One of `TOPICS`.
-        name: What is asked, in plain words.
-        ask: The function that draws the call for a dtype.
+        name: What is checked, in plain words.
+        draw: The function that draws the call for a dtype.
         needs: Topics that the call uses as well: it is left out with each of them.
-        dtypes: The dtypes in which it can be asked.
-        kinds: The kinds of kernel that it can be asked of.
-        dtype: The dtype in which it is asked.
+        dtypes: The dtypes that the call can have.
+        kinds: The kinds of kernel that the case is for.
+        dtype: The dtype of the call.
     """
 
     topic: str
     name: str
-    ask: Ask = field(repr=False)
+    draw: Draw = field(repr=False)
     needs: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = FLOATING
     kinds: tuple[str, ...] = ("numpy", "torch")
@@ -124,9 +125,9 @@ class Case:
         return f"{self.topic}: {self.name}, {self.dtype}"
 
     @property
-    def asked(self) -> Asked:
-        """Return the call."""
-        return self.ask(self.dtype)
+    def call(self) -> Call:
+        """Return the call, drawn anew."""
+        return self.draw(self.dtype)
 
 
 def rounded(numbers: Array, dtype: str) -> Array:
@@ -150,7 +151,7 @@ def drawn(*shapes: Shape, dtype: str = "float64", seed: int = 7) -> list[Array]:
     return [rounded(rng.normal(0, 1.5, shape), dtype) for shape in shapes]
 
 
-def some(shape: Shape) -> Array:
+def random_mask(shape: Shape) -> Array:
     """Return a boolean mask that removes two keys of five; every row keeps its first one."""
     mask: Array = np.random.default_rng(3).random(shape) < 0.6
     mask[..., 0] = True
@@ -170,14 +171,28 @@ def qkv(
 def shaped(
     query: Shape = (B, H, L, E), key: Shape = (B, H, S, E), value: Shape | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> Ask:  # fmt: skip
+) -> Draw:  # fmt: skip
     """Return the function that draws a call of these shapes, with these options."""
-    return lambda dtype: Asked(qkv(dtype, query, key, value), dict(options))
+    return lambda dtype: Call(qkv(dtype, query, key, value), dict(options))
 
 
 def heads(
     n_queries: int = L, n_keys: int = S, options: Mapping[str, Any] = MappingProxyType({})
-) -> Ask:
+) -> Draw:
     """Return the function that draws a call as most kernels take it: batch, heads, one E."""
     query, key = (1, B, n_queries, E), (1, B, n_keys, E)
     return shaped(query, key, key, options)
+
+
+def with_mask(
+    mask: Array, mask_dtype: str = "", query: Shape = (B, H, L, E), key: Shape = (B, H, S, E),
+    value: Shape = (B, H, S, E),
+) -> Draw:  # fmt: skip
+    """Return the function that draws a call with this mask, of the inputs' dtype or of its own."""
+
+    def draw(dtype: str) -> Call:
+        kind = "bool" if mask.dtype == np.bool_ else mask_dtype or dtype
+        own = mask if kind == "bool" else rounded(mask, kind)
+        return Call(qkv(dtype, query, key, value) | {"attn_mask": Given(own, kind)})
+
+    return draw

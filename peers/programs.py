@@ -1,7 +1,7 @@
-"""The short programs on the page of peers: each shows one thing that a library gets otherwise.
+"""Run the short programs on the page of peers, and store what they print.
 
-A program `reproductions/FAMILY/NAME.py` prints what its library gives, and `NAME.txt` beside it
-holds what was printed. The page shows both.
+A program `reproductions/FAMILY/NAME.py` shows one thing that a library gets otherwise and prints
+what comes out. `NAME.txt` beside it holds what was printed. The page shows both.
 """
 
 from __future__ import annotations
