@@ -46,7 +46,7 @@ help: ## list the commands
 
 PACKAGES := $(VENV)/.packages
 ATTNLIB := $(VENV)/.attnlib
-NODE := node_modules/.complete
+NODE := tools/node/node_modules/.complete
 ENVIRONMENT := $(PACKAGES) $(ATTNLIB) $(NODE)
 # If a step fails, step.sh shows what the tool said, and adds what to do.
 STEP := $(SHELL) tools/step.sh
@@ -79,9 +79,10 @@ $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@$(STEP) "installing attnlib" $(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(NODE): package.json package-lock.json .npmrc $(PACKAGES)
+$(NODE): $(addprefix tools/node/,package.json package-lock.json .npmrc) $(PACKAGES)
 	@echo "Installing KaTeX and axe-core"
-	@$(STEP) "installing what the book takes from npm" $(BIN)/npm ci --ignore-scripts
+	@$(STEP) "installing what the book takes from npm" \
+	  $(BIN)/npm ci --prefix tools/node --ignore-scripts
 	@touch $@
 
 # The tests run chapter 19 on this package's weights; without it they skip the chapter and say so.
@@ -229,6 +230,6 @@ dist: $(ENVIRONMENT) # build wheel and sdist into dist/, check them, try the whe
 
 clean: ## remove the website and all caches, keep the environment
 	@rm -rf _build mutants
-	@find . \( -path ./$(VENV) -o -path ./node_modules -o -path ./.git \) -prune -o -type d \
+	@find . \( -path ./$(VENV) -o -name node_modules -o -path ./.git \) -prune -o -type d \
 	  \( -name __pycache__ -o -name .hypothesis -o -name '.*_cache' -o -name .ipynb_checkpoints \) \
 	  -prune -exec rm -rf {} +

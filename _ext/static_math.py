@@ -121,7 +121,7 @@ def find_node() -> str:
 
 def find_katex(source: Path) -> Path:
     """The folder with KaTeX's script, stylesheet and fonts."""
-    folder = source / "node_modules" / "katex" / "dist"
+    folder = source / "tools" / "node" / "node_modules" / "katex" / "dist"
     if not (folder / "katex.min.js").is_file():
         raise ExtensionError(f"KaTeX was not found in {folder}: {HOW_TO_INSTALL}")
     return folder

@@ -6,7 +6,8 @@
     experiments   what the scale does to scores, weights and gradients, measured
     figures       every drawing (needs Matplotlib)
     models        attention modules of today's models (needs transformers)
-    ranks         a notebook's function on several processes (needs torch)
+    ranks         a function on several processes, also one of a notebook (needs torch)
+    ring_costs    what a ring of devices computes and sends (needs torch)
     trained       the model of chapter 19: where it is, and sentences to try it on
 
 `attnbook` is not part of the public, versioned API: a release may change it in any way that the

@@ -3,7 +3,7 @@
     python -m benchmarks.ring [--tokens 8192] [--repeats 5] [--output FILE]
 
 Under a causal mask the contiguous layout gives the last rank the most work, and zigzag gives all
-the same. `torch_ring.work` counts the scores; here the seconds are measured. They are those of the
+the same. `ring_costs.work` counts the scores; here the seconds are measured. They are those of the
 processor (`time.thread_time`), because ranks that share cores wait for each other.
 """
 
@@ -17,7 +17,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from attnlib.torch_ring import layout, ring_attention, run, shard, work
+from attnbook.ranks import run
+from attnbook.ring_costs import work
+from attnlib.torch_ring import layout, ring_attention, shard
 from benchmarks import ring
 from benchmarks.timing import RESULTS, machine, store
 

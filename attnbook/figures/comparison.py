@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnbook.examples import PublishedIdentity
 from attnbook.figures.drawing import Array, Drawing, axis_title, rect, text
-from attnbook.figures.matrices import _labels, _show, _table
+from attnbook.figures.grid import as_matrix
+from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
@@ -62,16 +63,16 @@ def compared(
     >>> print(compared([[1.0, 2.0]], [[1.0, 2.5]], name="scores", digits=1).alt)
     scores, printed against computed: 1 of 2 differ; row 0, column 1: printed 2.0, computed 2.5.
     """
-    theirs, ours = _table(printed), _table(computed)
+    theirs, ours = as_matrix(printed), as_matrix(computed)
     if theirs.shape != ours.shape:
         raise ValueError(
             f"printed and computed must have the same shape; got {theirs.shape} and {ours.shape}"
         )
     n_rows, n_columns = theirs.shape
-    row_labels, column_labels = _labels(rows, n_rows, ""), _labels(columns, n_columns, "")
+    row_labels, column_labels = checked_labels(rows, n_rows), checked_labels(columns, n_columns)
     differs = _differs(theirs, ours, digits)
-    above = [[_show(value, digits) for value in row] for row in theirs]
-    below = [[_show(value, digits) for value in row] for row in ours]
+    above = [[decimal(value, digits) for value in row] for row in theirs]
+    below = [[decimal(value, digits) for value in row] for row in ours]
     width = 30.0 + 7.5 * max(len(number) for row in above + below for number in row)
     left, top = 44.0 + 8.0 * max(map(len, row_labels)), 62.0
     body: list[str] = []
@@ -171,14 +172,14 @@ def handout_links(handout: PublishedIdentity) -> MovingDrawing:
     )
     frames, labels, rows = [], [], []
     for (link, told, digits), (printed, computed) in zip(LINKS, pairs, strict=True):
-        above = [[_show(number, digits) for number in row] for row in printed]
+        above = [[decimal(number, digits) for number in row] for row in printed]
         if computed is None:
             differs = np.zeros(printed.shape, dtype=bool)
             below = [[""] * len(row) for row in above]
             result = "nothing is compared yet"
         else:
             differs = _differs(printed, computed, digits)
-            below = [[_show(number, digits) for number in row] for row in computed]
+            below = [[decimal(number, digits) for number in row] for row in computed]
             result = f"{differs.sum()} of {differs.size} differ"
         if len(printed) == 1:
             result += f"; printed sum {printed.sum():.3f}"

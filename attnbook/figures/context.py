@@ -9,7 +9,7 @@ import numpy as np
 
 from attnbook import words
 from attnbook.figures.drawing import Array, axis_title, line, rect, text
-from attnbook.figures.matrices import _show
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
@@ -26,7 +26,7 @@ def _bar(row: int, share: float, place: tuple[float, float, float, float], name:
     """Return a bar and its number in a row, named as parts of a moving figure."""
     _, start, end, last = place
     y, long = TOP + ROW * row, round((end - start) * share, 1)
-    shown = _show(share)
+    shown = decimal(share)
     return rect(
         start + min(0.0, long), y + 6, abs(long), ROW - 12, "blue", data_part=f"{name}-bar-{row}"
     ) + text(last, y + 18, shown, text_anchor="end", data_part=f"{name}-{row}")
@@ -110,12 +110,12 @@ def word_in_context(
         pairs = dict(zip(probes, zip(compass @ own, cosines, strict=True), strict=True))
         frames.append(_frame(title, word, tokens, weights, pairs, most))
         where = title if len(tokens) == 1 else f"“{word}” in {title}"
-        near = [f"{probe} {_show(now)}" for probe, (_, now) in pairs.items()]
-        taken = [f"{t} {_show(a)}" for t, a in zip(tokens, weights, strict=True)]
+        near = [f"{probe} {decimal(now)}" for probe, (_, now) in pairs.items()]
+        taken = [f"{t} {decimal(a)}" for t, a in zip(tokens, weights, strict=True)]
         labels.append(
             f"{where}, scale {name}: cosine with {', '.join(near)}.\nWeights: {', '.join(taken)}."
         )
-        rows.append((title, name, ", ".join(taken), *map(_show, cosines)))
+        rows.append((title, name, ", ".join(taken), *map(decimal, cosines)))
     return MovingDrawing.from_frames(
         frames,
         RIGHT,

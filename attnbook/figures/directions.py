@@ -21,44 +21,17 @@ from attnbook.figures.drawing import (
     tag,
     text,
 )
-from attnbook.figures.matrices import _show
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.vectors import axes_of_plane, name_at_tip, past_tip, turning_arrow
 from attnlib.numpy_dense import softmax
 
 WIDTH = 440.0
-Point = tuple[float, float]
 
 
 def _around(degrees: float, length: float) -> Array:
     """Return the vector of this length and angle, with no rounding noise on the axes."""
     return np.round(length * np.array([cos(radians(degrees)), sin(radians(degrees))]), 12)
-
-
-def _arrow(centre: Point, vector: Array, unit: float, name: str, part: str, dash: str = "") -> str:
-    """Return an arrow that can turn, from the centre: a vector's entries times `unit` pixels."""
-    along = np.array([vector[0], -vector[1]]) / hypot(*vector)
-    tip = np.array(centre) + unit * hypot(*vector) * along
-    foot = tip - 10 * along
-    across = 5 * np.array([along[1], -along[0]])
-    corners = [tip, foot + across, foot - across]
-    points = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in corners)
-    shaft = tag("line", x1=centre[0], y1=centre[1], x2=round(foot[0], 1), y2=round(foot[1], 1),
-                stroke=name, stroke_width=2.5, stroke_dasharray=dash or None,
-                data_part=f"{part}-shaft")  # fmt: skip
-    return shaft + tag("polygon", points=points, fill=name, data_part=f"{part}-tip")
-
-
-def _at(centre: Point, vector: Array, unit: float, beyond: float) -> Point:
-    """Return the place `beyond` pixels past a vector's tip, for a name in letters of 13."""
-    length = hypot(*vector)
-    x, y = (1 + beyond / (unit * length)) * unit * np.array([vector[0], -vector[1]])
-    return round(centre[0] + x, 1), round(centre[1] + y + 4.5, 1)
-
-
-def _axes(centre: Point, reach: float) -> str:
-    """Return the two axes of a plane."""
-    x, y = centre
-    return line(x - reach, y, x + reach, y, "grid") + line(x, y - reach, x, y + reach, "grid")
 
 
 def turned_query(
@@ -103,7 +76,7 @@ def turned_query(
         each = ", ".join(f"{k} {w:.2f}" for k, w in zip(labels, weights, strict=True))
         estimate = f"{answer} {weights @ values:.2f}"
         told.append(f"Query at {degrees}°: {estimate}; weights {each}.")
-        numbers = [*(_show(s) for s in scores), *(f"{w:.2f}" for w in weights)]
+        numbers = [*(decimal(s) for s in scores), *(f"{w:.2f}" for w in weights)]
         rows.append((f"{degrees}°", *numbers, f"{weights @ values:.2f}"))
     header = ("query at", *(f"q·k, {k}" for k in labels), *(f"weight, {k}" for k in labels), answer)
     return MovingDrawing.from_frames(
@@ -142,22 +115,22 @@ def _lookup_frame(
     scores = keys @ query
     weights = softmax(scores)
     x, y = CENTRE
-    vector = f"({_show(query[0])}, {_show(query[1])})"
+    vector = f"({decimal(query[0])}, {decimal(query[1])})"
     body = [
         text(8, 20, f"query at {degrees}°: q = {vector}", text_anchor="start", font_weight="600",
              font_size=15, data_part="title"),
-        _axes(CENTRE, 90),
+        axes_of_plane(CENTRE, 90),
         tag("circle", cx=x, cy=y, r=ROOM, fill="none", stroke="grid"),
         axis_title(x + 94, y + 4.5, features[0], text_anchor="start"),
         axis_title(x + 6, y - 86, features[1], text_anchor="start"),
     ]  # fmt: skip
     for label, vector_of in zip(labels, keys, strict=True):
-        body.append(_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))
+        body.append(turning_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))
         side = 1 if vector_of[1] < 0 else -1
-        at = _at(CENTRE, vector_of, unit, 6)
+        at = past_tip(CENTRE, vector_of, unit, 6)
         body.append(text(at[0], at[1] + 14 * side, label, fill="orange"))
-    body.append(_arrow(CENTRE, query, unit, "blue", "query"))
-    name = _at(CENTRE, query, unit, 12)
+    body.append(turning_arrow(CENTRE, query, unit, "blue", "query"))
+    name = past_tip(CENTRE, query, unit, 12)
     body.append(text(*name, "q", fill="blue", font_weight="600", data_part="name"))
     top = 74.0
     body += [
@@ -169,7 +142,7 @@ def _lookup_frame(
         row = top + 40 * j
         body += [
             text(NAMES, row + 21, label, text_anchor="start", fill="orange"),
-            text(SCORES, row + 21, _show(score), text_anchor="end", data_part=f"score-{j}"),
+            text(SCORES, row + 21, decimal(score), text_anchor="end", data_part=f"score-{j}"),
             rect(BARS, row + 6, BAR, 22, stroke="grid"),
             rect(BARS, row + 6, round(BAR * weight, 1), 22, "blue", data_part=f"bar-{j}"),
             text(BARS + BAR + 6, row + 21, f"{weight:.2f}", text_anchor="start",
@@ -224,9 +197,9 @@ def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) ->
         between = abs((of_k - of_q + 180) % 360 - 180)
         frames.append(_pair_frame((of_q, of_k), between, lengths))
         value = lengths[0] * lengths[1] * _around(between, 1.0)[0]
-        told.append(f"q at {of_q}°, k at {of_k}°: angle {between}°, q·k = {_show(value)}.")
-        cosine = _show(_around(between, 1.0)[0])
-        rows[between] = (f"{between}°", cosine, _show(value))
+        told.append(f"q at {of_q}°, k at {of_k}°: angle {between}°, q·k = {decimal(value)}.")
+        cosine = decimal(_around(between, 1.0)[0])
+        rows[between] = (f"{between}°", cosine, decimal(value))
     options = tuple(f"{angle}°" for angle in angles)
     return MovingDrawing.from_frames(
         frames,
@@ -251,20 +224,20 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
     foot = np.array(MIDDLE) + unit * lengths[1] * cosine * np.array([q[0], -q[1]]) / lengths[0]
     x, y = (round(float(entry), 1) for entry in foot)
     end = np.round(np.array(MIDDLE) + unit * np.array([k[0], -k[1]]), 1)
-    shown = [[_show(entry) for entry in vector] for vector in (q, k)]
+    shown = [[decimal(entry) for entry in vector] for vector in (q, k)]
     sides = [v if not v.startswith("−") else f"({v})" for vector in shown for v in vector]
     body = [
         text(8, 20, f"the angle between q and k: θ = {between}°", text_anchor="start",
              font_weight="600", font_size=15, data_part="title"),
-        _axes(MIDDLE, SPAN + 4),
+        axes_of_plane(MIDDLE, SPAN + 4),
         tag("line", x1=end[0], y1=end[1], x2=x, y2=y, stroke="muted", stroke_dasharray="3 3",
             data_part="drop"),
-        _arrow(MIDDLE, q, unit, "blue", "q"),
+        turning_arrow(MIDDLE, q, unit, "blue", "q"),
         tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="green", stroke_width=7,
             stroke_opacity="0.6", data_part="shadow"),
-        _arrow(MIDDLE, k, unit, "orange", "k", "5 4"),
-        text(*_at(MIDDLE, q, unit, 10), "q", fill="blue", font_weight="600", data_part="q-name"),
-        text(*_at(MIDDLE, k, unit, 10), "k", fill="orange", font_weight="600", data_part="k-name"),
+        turning_arrow(MIDDLE, k, unit, "orange", "k", "5 4"),
+        name_at_tip(MIDDLE, q, unit, "q", "blue"),
+        name_at_tip(MIDDLE, k, unit, "k", "orange"),
     ]  # fmt: skip
     length_q, length_k = (f"{n:g}" for n in lengths)
     lines = [
@@ -274,8 +247,8 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
         ("by-entries", f"{sides[0]}·{sides[2]} + {sides[1]}·{sides[3]}", "ink"),
         ("", "by lengths and angle:", "muted"),
         ("by-angle", f"{length_q} · {length_k} · cos {between}°", "ink"),
-        ("shadow-length", f"shadow of k: {_show(lengths[1] * cosine)}", "green"),
-        ("product", f"q·k = {_show(value)}", "ink"),
+        ("shadow-length", f"shadow of k: {decimal(lengths[1] * cosine)}", "green"),
+        ("product", f"q·k = {decimal(value)}", "ink"),
     ]
     for row, (part, words, fill) in enumerate(lines):
         strong = {"font_weight": "600"} if part == "product" else {}

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from attnbook.figures.diagrams import Box, Join, boxes_and_arrows
 from attnbook.figures.drawing import Array, Drawing, axis_title, line, number, rect, tag, text
-from attnbook.figures.matrices import _heatmap
+from attnbook.figures.grid import heatmap_elements
 from attnbook.figures.moving import Control, MovingDrawing
 
 # A head is known by its number; colour and dash of its lines say it again.
@@ -30,7 +30,7 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
         raise ValueError(f"weights must be (h, {len(tokens)}, {len(tokens)}); got {table.shape}")
     x, tall, body, words = 0.0, 0.0, [], []
     for index, one in enumerate(table):
-        inner, width, height, alt = _heatmap(
+        inner, width, height, alt = heatmap_elements(
             one, f"head {index}", tokens, tokens, limit=1.0, alone=index == 0
         )
         body.append(tag("g", inner, transform=f"translate({number(x)} 0)"))

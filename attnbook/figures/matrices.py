@@ -1,4 +1,4 @@
-"""Matrices as tables of coloured cells: rows are queries, columns are keys, numbers are printed."""
+"""Matrices: one as a heatmap, or several in an equation."""
 
 from __future__ import annotations
 
@@ -7,58 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, Drawing, axis_title, rect, text
+from attnbook.figures.drawing import WIDEST, Array, Drawing, text
+from attnbook.figures.grid import as_matrix, cells, heatmap_elements
+from attnbook.figures.labels import decimal
 
-CELL = 52.0
 LINE = 34.0
-# The strongest colour of a cell. Kept at a shade on which ink stays legible in both themes.
-STRONGEST = 0.55
-
-
-def _table(values: ArrayLike) -> Array:
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or table.size == 0:
-        raise ValueError(
-            f"a matrix must have two axes and at least one entry; got shape {table.shape}"
-        )
-    return table
-
-
-def _labels(given: Sequence[str] | None, count: int, prefix: str) -> list[str]:
-    labels = list(given) if given is not None else [f"{prefix}{index}" for index in range(count)]
-    if len(labels) != count:
-        raise ValueError(f"there must be {count} labels; got {len(labels)}: {labels}")
-    return labels
-
-
-def _show(value: float, digits: int = 2) -> str:
-    shown = f"{value:.{digits}f}".replace("-", "−").replace("inf", "∞")
-    return shown.lstrip("−") if float(f"{value:.{digits}f}") == 0 else shown
-
-
-def _cells(
-    table: Array, left: float, top: float, limit: float, digits: int, width: float, height: float
-) -> str:
-    """Return the coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
-    parts = []
-    for (row, column), value in np.ndenumerate(table):
-        x, y = left + column * width, top + row * height
-        finite = bool(np.isfinite(value))
-        share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
-        parts.append(
-            rect(
-                x,
-                y,
-                width,
-                height,
-                ("blue" if value >= 0 else "orange") if finite else "grid",
-                # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
-                fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
-                stroke="grid",
-            )
-        )
-        parts.append(text(x + width / 2, y + height / 2 + 4.5, _show(value, digits)))
-    return "".join(parts)
 
 
 def heatmap(
@@ -85,53 +38,8 @@ def heatmap(
         ValueError: for anything but a non-empty matrix, or a wrong number of labels.
     """
     titles = (row_title, column_title)
-    return Drawing.from_elements(*_heatmap(values, name, rows, columns, titles, limit, digits))
-
-
-def _heatmap(
-    values: ArrayLike,
-    name: str,
-    rows: Sequence[str] | None,
-    columns: Sequence[str] | None,
-    titles: tuple[str, str] = ("query i asks", "key j answers"),
-    limit: float | None = None,
-    digits: int = 2,
-    *,
-    alone: bool = True,
-) -> tuple[str, float, float, str]:
-    """Return the elements of a heatmap, its width and height, and its words.
-
-    If it is not `alone`, what the rows are stands on the heatmap to its left.
-    """
-    table, (row_title, column_title) = _table(values), titles
-    n_rows, n_columns = table.shape
-    row_labels = _labels(rows, n_rows, "")
-    column_labels = _labels(columns, n_columns, "")
-    largest = float(np.max(np.abs(table[np.isfinite(table)]), initial=0.0))
-    title, wide = f"{name}: {column_title}", n_columns * CELL
-    beside = max(0.0, 7.4 * len(title) - wide) / 2  # where the title is wider than the cells
-    left, top = 44.0 + 8.0 * max(map(len, row_labels)) if alone else beside, 62.0
-    middle_x, middle_y = left + wide / 2, top + n_rows * CELL / 2
-    body = [
-        _cells(table, left, top, largest if limit is None else limit, digits, CELL, CELL),
-        axis_title(middle_x, 20, title),
-    ]
-    for index, label in enumerate(column_labels):
-        body.append(text(left + (index + 0.5) * CELL, top - 12, label))
-    if alone:
-        body.append(axis_title(16, middle_y, row_title, upright=True))
-    for index, label in enumerate(row_labels if alone else []):
-        y = top + (index + 0.5) * CELL + 4.5
-        body.append(text(left - 10, y, label, text_anchor="end"))
-    lines = [
-        f"row {label}: {', '.join(_show(value, digits) for value in row)}"
-        for label, row in zip(row_labels, table, strict=True)
-    ]
-    alt = (
-        f"{name}, {n_rows} by {n_columns}; rows: {row_title}, columns: {column_title} "
-        f"({', '.join(column_labels)}). " + "; ".join(lines) + "."
-    )
-    return "".join(body), left + wide + max(beside, 16.0), top + n_rows * CELL + 14, alt
+    elements = heatmap_elements(values, name, rows, columns, titles, limit, digits)
+    return Drawing.from_elements(*elements)
 
 
 def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Drawing:
@@ -149,12 +57,12 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
     """
     tables: list[tuple[str, Array] | str] = []
     for part in parts:
-        tables.append(part if isinstance(part, str) else (part[0], _table(part[1])))
+        tables.append(part if isinstance(part, str) else (part[0], as_matrix(part[1])))
     matrices = [part for part in tables if not isinstance(part, str)]
     if not matrices:
         raise ValueError(f"parts must hold at least one (name, matrix) pair; got {parts!r}")
     limit = max(float(np.max(np.abs(table))) for _, table in matrices)
-    longest = max(len(_show(value, digits)) for _, table in matrices for value in table.flat)
+    longest = max(len(decimal(value, digits)) for _, table in matrices for value in table.flat)
     cell = max(LINE, 8 + 7.6 * longest)
     lines = [tables]
     if sum(_width(part, cell) for part in tables) + 16 > WIDEST:
@@ -175,11 +83,11 @@ def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Dra
                 name, table = part
                 n_rows, n_columns = table.shape
                 y = top + (tallest - n_rows * LINE) / 2
-                body.append(_cells(table, x, y, limit, digits, cell, LINE))
+                body.append(cells(table, x, y, limit, digits, cell, LINE))
                 body.append(text(middle, y - 11, name, font_weight="600"))
                 shape = f"{n_rows} × {n_columns}"
                 body.append(text(middle, y + n_rows * LINE + 19, shape, fill="muted"))
-                numbers = "; ".join(", ".join(_show(v, digits) for v in row) for row in table)
+                numbers = "; ".join(", ".join(decimal(v, digits) for v in row) for row in table)
                 words.append(f"{name} ({n_rows} by {n_columns}: {numbers})")
             x += _width(part, cell)
         top, wide = top + tallest + 30, max(wide, x + 8)

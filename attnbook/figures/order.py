@@ -10,10 +10,11 @@ from math import cos, degrees, sin
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.directions import _arrow, _at, _axes
 from attnbook.figures.drawing import Array, Drawing, axis_title, line, number, rect, tag, text
-from attnbook.figures.matrices import _show, _table
+from attnbook.figures.grid import as_matrix
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.vectors import axes_of_plane, name_at_tip, turning_arrow
 from attnlib.positions import rotary
 
 CELL = 18.0
@@ -39,7 +40,7 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
     Raises:
         ValueError: for anything but a non-empty matrix with entries from -1 to 1.
     """
-    table = _table(values)
+    table = as_matrix(values)
     if not np.all(np.abs(table) <= 1.0):
         raise ValueError(f"entries must lie between -1 and 1; got up to {np.max(np.abs(table)):g}")
     n_rows, n_columns = table.shape
@@ -135,8 +136,8 @@ def rotary_offset(
         vectors = _turned(q, t), _turned(k, u)
         frames.append(_rotary_frame(vectors, (t, u), scores, names, n_places + n_offsets))
         place = f"{names[1]} at {u}, {names[0]} at {t}: offset {offset}"
-        told.append(f"{place}, score {_show(float(vectors[0] @ vectors[1]))}.")
-    rows = [(str(offset), _show(score)) for offset, score in zip(offsets, scores, strict=True)]
+        told.append(f"{place}, score {decimal(float(vectors[0] @ vectors[1]))}.")
+    rows = [(str(offset), decimal(score)) for offset, score in zip(offsets, scores, strict=True)]
     return MovingDrawing.from_frames(
         frames,
         WIDTH,
@@ -180,18 +181,18 @@ def _rotary_frame(
     longest = float(max(np.hypot(*q), np.hypot(*k)))
     unit = SPAN / longest
     body += [
-        _axes(CENTRE, SPAN + 4),
+        axes_of_plane(CENTRE, SPAN + 4),
         _arc(k, q),
-        _arrow(CENTRE, q, unit, "blue", "q"),
-        _arrow(CENTRE, k, unit, "orange", "k", "5 4"),
-        text(*_at(CENTRE, q, unit, 10), "q", fill="blue", font_weight="600", data_part="q-name"),
-        text(*_at(CENTRE, k, unit, 10), "k", fill="orange", font_weight="600", data_part="k-name"),
+        turning_arrow(CENTRE, q, unit, "blue", "q"),
+        turning_arrow(CENTRE, k, unit, "orange", "k", "5 4"),
+        name_at_tip(CENTRE, q, unit, "q", "blue"),
+        name_at_tip(CENTRE, k, unit, "k", "orange"),
     ]
     words = [
         ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "blue", "normal"),
         ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "orange", "normal"),
         ("between", f"angle between them {round(_between(q, k))}°", "green", "normal"),
-        ("score", f"score q·k = {_show(float(q @ k))}", "ink", "600"),
+        ("score", f"score q·k = {decimal(float(q @ k))}", "ink", "600"),
     ]
     for row, (part, line_of, fill, weight) in enumerate(words):
         body.append(text(WORDS, 150 + 26 * row, line_of, text_anchor="start", fill=fill,
@@ -232,7 +233,7 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
         body.append(rect(x, top, 44, tall, name if here else "none", stroke=name,
                          data_part=f"bar-{index}"))  # fmt: skip
         at = ZERO - tall - 6 if score >= 0 else ZERO + tall + 15
-        body.append(text(x + 22, at, _show(score)))
+        body.append(text(x + 22, at, decimal(score)))
         weight = "600" if here else "400"
         body.append(text(x + 22, ZERO + TALL + 36, str(index + 1), fill="muted",
                          font_weight=weight, data_part=f"number-{index}"))  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import axis_title, line, rect, text
-from attnbook.figures.matrices import _show
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import attention_scores, softmax
 
@@ -50,7 +50,7 @@ RIGHT = LEFT + sum(width for _, width, *_ in TABLES[0])
 def _vector(entries: ArrayLike, digits: int | None = None) -> str:
     """Return a vector as text: as short as it is exact, or with `digits` decimals."""
     numbers = np.asarray(entries, dtype=np.float64).tolist()
-    shown = [f"{n:g}" if digits is None else _show(n, digits) for n in numbers]
+    shown = [f"{n:g}" if digits is None else decimal(n, digits) for n in numbers]
     return f"({', '.join(shown).replace('-', '−')})"
 
 
@@ -118,9 +118,9 @@ def attention_stepper(
     # For each token that asks the rows of its table, as they are when all is computed.
     tables = [
         [
-            (tokens[j], _vector(keys[j]), _show(raw_scores[t, j]), _show(scores[t, j]),
-             _show(np.exp(scores[t, j])), _show(weights[t, j], 3), tokens[j], _vector(values[j]),
-             _vector(weights[t, j] * values[j], 2))
+            (tokens[j], _vector(keys[j]), decimal(raw_scores[t, j]), decimal(scores[t, j]),
+             decimal(np.exp(scores[t, j])), decimal(weights[t, j], 3),
+             tokens[j], _vector(values[j]), _vector(weights[t, j] * values[j], 2))
             for j in range(n_tokens)
         ]
         for t in range(n_tokens)

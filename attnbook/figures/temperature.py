@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnbook import experiments
 from attnbook.figures.drawing import Array, axis_title, line, rect, text
-from attnbook.figures.matrices import _show
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib.numpy_dense import softmax
 
@@ -52,8 +52,8 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> str:
             rect(middle - bar / 2, FOOT - tall, bar, tall, "blue", data_part=f"bar-{j}"),
             text(middle, FOOT - tall - 6, f"{weight:.2f}", data_part=f"weight-{j}"),
             text(middle, FOOT + ROW, label, font_weight="600"),
-            text(middle, FOOT + 2 * ROW, _show(scores[j])),
-            text(middle, FOOT + 3 * ROW, _show(divided[j]), data_part=f"score-{j}"),
+            text(middle, FOOT + 2 * ROW, decimal(scores[j])),
+            text(middle, FOOT + 3 * ROW, decimal(divided[j]), data_part=f"score-{j}"),
         ]
     body += [
         line(LEFT, even, WIDTH, even, "orange", "5 4"),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, rect, tag, text
-from attnbook.figures.matrices import _show
+from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, MovingDrawing
 from attnlib import masks
 from attnlib.numpy_blockwise import SoftmaxState
@@ -43,8 +43,8 @@ def _range(name: str, block: slice) -> str:
 
 def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
     numbers = (state.m[row], state.ell[row], state.o[row, 0])
-    shown = tuple(_show(number) for number in numbers)
-    return (*shown, _show(state.finish()[0][row, 0]) if finished else "…")
+    shown = tuple(decimal(number) for number in numbers)
+    return (*shown, decimal(state.finish()[0][row, 0]) if finished else "…")
 
 
 def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
@@ -132,7 +132,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
     )  # fmt: skip
     for i, j in np.ndindex(len(step.rows), n_keys):
         x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
-        shown = _show(step.held[i, j], 1) if (i, j) in step.held else ""
+        shown = decimal(step.held[i, j], 1) if (i, j) in step.held else ""
         body.append(text(x, y, shown, data_part=f"score-{i}-{j}"))
     for i, row in enumerate(step.rows):
         y = TOP + (i + 0.5) * CELL + 5

@@ -17,10 +17,9 @@ Under a causal mask late queries see more keys than early ones. Therefore each d
 of the sequence, one from the front and one from the back (`balance="zigzag"`). Striped attention
 gives each device every P-th token for the same reason (chapter 16).
 
-`ring_attention` is the ring between the processes that `torchrun` starts, or `run` on this machine;
-by one small all-gather its ranks first agree on what they compute. It is what others call sequence
-parallelism or context parallelism. `scaled_dot_product_attention` is the same ring between threads
-of one process.
+`ring_attention` is the ring between processes, such as `torchrun` starts; by one small all-gather
+its ranks first agree on what they compute. It is what others call sequence parallelism or context
+parallelism. `scaled_dot_product_attention` is the same ring between threads of one process.
 
 The ring is for many queries. To decode one new token, an all-reduce or a tree that merges outputs
 and log-sum-exps sends far less: keys and values stay where they are.
@@ -45,23 +44,12 @@ from attnlib._tensors import Call, as_autocast_does, computing_dtype, upcast
 from attnlib._torch_operators import Operand, placeholder, wide_results_like
 from attnlib.torch_decoding import merge
 from attnlib.torch_ring._links import Link, ProcessLink
-from attnlib.torch_ring._ranks import run
-from attnlib.torch_ring._shards import (
-    BALANCES,
-    Plan,
-    Span,
-    bytes_sent,
-    check_balance,
-    layout,
-    shard,
-    unshard,
-    work,
-)
+from attnlib.torch_ring._shards import BALANCES, Plan, Span, check_balance, layout, shard, unshard
 from attnlib.torch_ring._threads import operator
 
 __all__ = [
-    "Span", "bytes_sent", "layout", "ring_attention", "run", "scaled_dot_product_attention",
-    "scaled_dot_product_attention_with_lse", "shard", "unshard", "work",
+    "Span", "layout", "ring_attention", "scaled_dot_product_attention",
+    "scaled_dot_product_attention_with_lse", "shard", "unshard",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

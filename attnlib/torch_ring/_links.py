@@ -37,7 +37,7 @@ class ProcessLink:
 
     def __init__(self, group: Any = None) -> None:
         if not (dist.is_available() and dist.is_initialized()):
-            how = "call it in attnlib.torch_ring.run, or after init_process_group"
+            how = "start the processes by torchrun, and call init_process_group first"
             raise RuntimeError(f"torch.distributed must be initialized; {how}")
         if hasattr(group, "get_group"):  # a DeviceMesh
             if group.ndim != 1:

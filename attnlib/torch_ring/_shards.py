@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band, check_flag, checked_count
+from attnlib._checks import Band, checked_count
 from attnlib._tensors import check_tensor
 
 BALANCES = ("contiguous", "zigzag")
@@ -146,59 +146,3 @@ def _within_shard(spans: Sequence[Span]) -> Iterator[tuple[slice, Span]]:
     for span in spans:
         start, end = end, end + span.stop - span.start
         yield slice(start, end), span
-
-
-def work(
-    n_tokens: int, n_devices: int, is_causal: bool = True, balance: str = "zigzag"
-) -> list[list[int]]:
-    """Return how many scores of one head each device computes in each step of the ring.
-
-    Returns:
-        One list for each device, with one number for each step.
-
-    Example:
-        With c = n_tokens / (2 n_devices), zigzag gives every device 2 c² + c scores in step 0 and
-        2 c² in each later step. The contiguous layout leaves device 0 without work in step 1.
-
-        >>> work(8, 2)
-        [[10, 8], [10, 8]]
-        >>> work(8, 2, balance="contiguous")
-        [[10, 0], [10, 16]]
-    """
-    check_flag("is_causal", is_causal)
-    spans = layout(n_tokens, n_devices, balance)
-    plan = Plan(spans, spans, Band(right=0) if is_causal else Band())
-
-    def count(rank: int, source: int) -> int:
-        total = 0
-        for rows, columns, _, band in plan.parts(rank, source):
-            n_rows, n_columns = rows.stop - rows.start, columns.stop - columns.start
-            ends = (band.span(slice(i, i + 1), n_columns) for i in range(n_rows))
-            total += sum(stop - start for start, stop in ends)
-        return total
-
-    return [[count(rank, rank - step) for step in range(n_devices)] for rank in range(n_devices)]
-
-
-def bytes_sent(spans: Sequence[Sequence[Span]], rank: int, bytes_per_token: int) -> tuple[int, int]:
-    """Return how many bytes a device sends, forward and backward.
-
-    Forward, a device sends its own keys and values on, and those that it received but the last.
-    Backward, it sends these once more, and the gradients of all keys and values. (Gradients of half
-    precision are sent in float32 and take twice the bytes that are counted here.)
-
-    Args:
-        spans: What `layout` returned.
-        rank: The device.
-        bytes_per_token: The bytes of keys and values of one token: B · H_kv · (d_k + d_v) numbers.
-
-    Example:
-        Shards of equal length: (P - 1) shards forward, and (2 P - 1) backward.
-
-        >>> bytes_sent(layout(8, 4), rank=0, bytes_per_token=100)
-        (600, 1400)
-    """
-    plan = Plan([], [list(own) for own in spans], Band())
-    keys = sum(plan.n_keys(rank - step) for step in range(len(spans) - 1))
-    gradients = sum(map(plan.n_keys, range(len(spans)))) if len(spans) > 1 else 0
-    return keys * bytes_per_token, (keys + gradients) * bytes_per_token

@@ -7,6 +7,7 @@ anew; look at them before you commit them.
 
 from __future__ import annotations
 
+import ast
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -53,6 +54,13 @@ def test_the_readme_has_its_figure_for_dark_pages(update_images: bool) -> None:
         image.parent.mkdir(exist_ok=True)
         image.write_text(svg, encoding="utf-8")
     assert image.read_text(encoding="utf-8") == svg, "look, then `make images`"
+
+
+def test_no_module_takes_a_private_name_from_another() -> None:
+    for path in (ROOT / "attnbook").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnbook"):
+                assert not [alias.name for alias in node.names if alias.name[0] == "_"], path
 
 
 def test_every_public_drawing_has_an_image() -> None:

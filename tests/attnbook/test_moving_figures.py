@@ -16,9 +16,9 @@ from drawings import MOVING, frames, moving, number
 
 from attnbook import figures, words
 from attnbook.figures.moving import changes, one_line
+from attnbook.ring_costs import work
 from attnlib import masks
 from attnlib.numpy_dense import softmax
-from attnlib.torch_ring import work
 
 
 @pytest.mark.parametrize("name", MOVING)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from attnbook.ranks import _Pickler, on_ranks
+from attnbook.ranks import on_ranks
+from attnbook.ranks.notebook import _Pickler
 
 NOTEBOOK = """
 import math

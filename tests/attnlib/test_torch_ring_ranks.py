@@ -1,15 +1,13 @@
-"""The ring of `torch_ring` between real processes, and how they fail. tests/conftest.py keeps this
-file in one process of pytest, so that the server of the ranks starts once."""
+"""The ring of `torch_ring` between real processes. tests/conftest.py keeps this file in one process
+of pytest, so that the server of the ranks starts once."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,10 @@ import torch
 from ring_ranks import Case, problem
 from torch import Tensor
 
+from attnbook.ranks import launch, run
+from attnbook.ring_costs import bytes_sent
 from attnlib import torch_ring
-from attnlib.torch_ring import _ranks, bytes_sent, layout, run, unshard
+from attnlib.torch_ring import layout, unshard
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 120.0  # seconds; ranks that return or fail need a few even on a busy machine
@@ -127,122 +127,10 @@ def test_a_second_derivative_names_the_form_that_has_it() -> None:
         )
 
 
-# Failures -----------------------------------------------------------------------------------------
-
-
-def pids(folder: Path) -> list[int]:
-    """Return the numbers of the processes that have begun; a file may be there before its text."""
-    return [int(text) for file in folder.glob("[0-9]") if (text := file.read_text())]
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def comes_true(condition: Callable[[], bool]) -> bool:
-    """Wait for what must come true some time."""
-    end = time.monotonic() + LIMIT
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
-
-
-def all_gone(folder: Path, size: int) -> bool:
-    """Return whether all ranks have begun, and have ended."""
-    begun = pids(folder)
-    return len(begun) == size and comes_true(lambda: all(map(is_gone, begun)))
-
-
-FAILURES = {
-    "raises": r"rank 1 of 3 raised KeyError: 'no such thing'\n\nTraceback(.|\n)*ring_ranks.py",
-    "exits": "rank 1 of 3 exited with code 3 before its function returned",
-    "leaves": "rank 1 of 3 raised SystemExit: tired of it",
-    "is killed": "rank 1 of 3 was killed by SIGKILL",
-    "returns": r"rank 1 of 3 left before the others were done\nrank [02] of 3 raised RuntimeError",
-    "has other shapes": r"raised ValueError: ranks must agree(.|\n)*rank 1: .*\(L, 3\)",
-}
-
-
-@pytest.mark.parametrize("how", FAILURES)
-def test_a_rank_that_fails_ends_the_others(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_ranks, "GRACE", LIMIT)  # a busy machine may need longer than usual
-    start = time.monotonic()
-    with pytest.raises(RuntimeError, match=FAILURES[how]):
-        ranks(ring_ranks.fails, 3, how, str(tmp_path))
-    assert time.monotonic() - start < LIMIT / 2
-    assert all_gone(tmp_path, 3)
-
-
-@pytest.mark.parametrize(
-    ("function", "size", "words"),
-    [
-        # Only one does: the others wait for it, and lose patience before the limit.
-        (ring_ranks.one_hangs, 3, r"rank 1 of 3 did not .*, at File .*ring_ranks.py.* in hang"),
-        (ring_ranks.hang, 2, r"rank 0 .* did not .*, at File .*\nrank 1 of 2 did not .*, at File"),
-    ],
-)
-def test_ranks_that_hang_are_named_and_ended(
-    function: Any, size: int, words: str, tmp_path: Path
-) -> None:
-    """A busy machine may need some of the time to start them: then they are given more."""
-    for limit in (2.5, 20.0, LIMIT):
-        start = time.monotonic()
-        with pytest.raises(
-            RuntimeError, match=f"did not (return within {limit:g} s|answer)"
-        ) as got:
-            run(function, size, str(tmp_path), limit=limit)
-        assert time.monotonic() - start < limit + 60
-        if re.search(words, str(got.value)):
-            break
-    else:
-        pytest.fail(str(got.value))
-    assert all_gone(tmp_path, size)
-
-
-def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank() -> None:
-    with pytest.raises(RuntimeError, match=r"rank [01] of 2 raised .*pickle"):
-        ranks(ring_ranks.cannot_be_pickled, 2)
-
-
-def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def function() -> None: ...
-
-    function.__module__ = "__main__"
-    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    with pytest.raises(TypeError, match=r"stand in a module .* it is defined in a notebook"):
-        run(function, 2)
-
-
-@pytest.mark.slow
-def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
-    code = "from attnlib.torch_ring import run; import ring_ranks\n"
-    code += f"run(ring_ranks.hang, 2, {str(tmp_path)!r}, limit=300)"
-    folders = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": folders}
-    )
-    assert comes_true(lambda: len(pids(tmp_path)) == 2)
-    parent.kill()
-    parent.wait()
-    assert all_gone(tmp_path, 2)
-
-
-def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
-    """The same in this process, where coverage sees it."""
-    answers = []
-    for place, function in enumerate((torch_ring.layout, torch_ring.shard)):
-        (folder := tmp_path / str(place)).mkdir()
-        work = pickle.dumps((function, (4, 1)))
-        answers.append(_ranks._answer(work, 0, 1, str(folder), time.monotonic() + LIMIT))
-    assert answers[0].result == layout(4, 1)
-    assert answers[1].error.startswith("raised TypeError: x must be a torch.Tensor")
-    assert not answers[1].lost
+def test_a_rank_that_has_left_is_an_error_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "GRACE", LIMIT)  # a busy machine may need longer than usual
+    with pytest.raises(RuntimeError, match=r"rank 1 of 3 left .*\nrank 0 of 3 raised RuntimeError"):
+        ranks(ring_ranks.loses_a_rank, 3)
 
 
 @pytest.mark.slow

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -134,47 +129,8 @@ def second_derivative() -> str:
     return ""
 
 
-def begin(folder: str) -> None:
-    """Write down the number of this process, and wait until all ranks have done so."""
-    Path(folder, f"{dist.get_rank()}").write_text(str(os.getpid()))
-    dist.barrier()
-
-
-def fails(how: str, folder: str) -> int:
-    """Do the same on all ranks, but for rank 1, which fails while the others wait for it."""
-    begin(folder)
+def loses_a_rank() -> None:
+    """Compute with a rank that has left."""
     x = torch.ones(4, 2)
-    if dist.get_rank() == 1:
-        match how:
-            case "raises":
-                raise KeyError("no such thing")
-            case "exits":
-                os._exit(3)
-            case "leaves":
-                sys.exit("tired of it")
-            case "is killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            case "returns":
-                return 0
-            case "has other shapes":
-                x = torch.ones(4, 3)
-    ring_attention(x, x, x, n_tokens=4 * dist.get_world_size())
-    return 1
-
-
-def one_hangs(folder: str) -> None:
-    """Let the others wait for rank 1."""
-    if dist.get_rank() == 1:
-        hang(folder)
-    begin(folder)
-    dist.barrier()
-
-
-def hang(folder: str) -> None:
-    """Never return."""
-    begin(folder)
-    time.sleep(600)
-
-
-def cannot_be_pickled() -> Any:
-    return lambda: 1
+    if dist.get_rank() != 1:
+        ring_attention(x, x, x, n_tokens=4 * dist.get_world_size())

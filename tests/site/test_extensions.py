@@ -37,10 +37,11 @@ def build(
     settings = f"import sys\nsys.path.insert(0, {str(ROOT / '_ext')!r})\n"
     settings += f"extensions = [{extension!r}]\n{more}\n"
     (folder / "conf.py").write_text(settings, encoding="utf-8")
-    if katex and not (folder / "node_modules").exists():
-        if not (ROOT / "node_modules" / "katex").is_dir():
+    if katex and not (folder / "tools").exists():
+        if not (ROOT / "tools" / "node" / "node_modules" / "katex").is_dir():
             pytest.skip("KaTeX is not installed: run `make book`")
-        (folder / "node_modules").symlink_to(ROOT / "node_modules")
+        (folder / "tools").mkdir()
+        (folder / "tools" / "node").symlink_to(ROOT / "tools" / "node")
     command = [sys.executable, "-m", "sphinx", "-b", "html", str(folder), str(folder / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr

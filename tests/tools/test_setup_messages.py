@@ -19,11 +19,12 @@ from tools import ROOT
 
 COPIED = (
     "Makefile", "tools/step.sh", "tools/constraints.txt", "requirements.txt", "tools/model.txt",
-    "pyproject.toml", "package.json", "package-lock.json", ".npmrc",
+    "pyproject.toml",
+    "tools/node/package.json", "tools/node/package-lock.json", "tools/node/.npmrc",
 )  # fmt: skip
 FOLDERS = (
     "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "peers/reproductions",
-    "reference", "tests", "tools",
+    "reference", "tests", "tools/node",
 )  # fmt: skip
 EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 
@@ -36,7 +37,7 @@ case $called in
     for folder; do :; done
     mkdir -p "$folder/bin"
     for tool in python npm jupyter-book; do cp "$0" "$folder/bin/$tool"; done ;;
-  *"npm ci"*) mkdir -p node_modules ;;
+  *"npm ci"*) mkdir -p tools/node/node_modules ;;
 esac
 case $called in *" -m "* | npm* | jupyter*) echo "much that nobody reads"; echo "more" >&2 ;; esac
 """
@@ -146,7 +147,7 @@ STEPS = [
     (" -m ensurepip ", "putting pip into the environment", ".venv/.folder"),
     ("pip install -r", "installing the pinned packages", ".venv/.packages"),
     ("--editable .", "installing attnlib", ".venv/.attnlib"),
-    ("npm ci", "installing what the book takes from npm", "node_modules/.complete"),
+    ("npm ci", "installing what the book takes from npm", "tools/node/node_modules/.complete"),
     ("jupyter-book build", "building the book", "_build/.complete"),
 ]
 

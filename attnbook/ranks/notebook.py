@@ -16,15 +16,15 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attnlib.torch_ring import run
+from attnbook.ranks.launch import run
 
 
 def on_ranks(size: int, function: Callable[..., Any], *args: Any, limit: float = 60.0) -> list[Any]:
     """Return what `function(*args)` returned on each of `size` ranks of torch.distributed.
 
-    `attnlib.torch_ring.run` starts the processes, and ends them. The function may stand in a
-    notebook. What it uses there, such as other functions, arrays and numbers, is copied to each
-    rank; what a rank changes in its copy stays there.
+    `run` starts the processes, and ends them. The function may stand in a notebook. What it uses
+    there, such as other functions, arrays and numbers, is copied to each rank; what a rank changes
+    in its copy stays there.
 
     Raises:
         RuntimeError: A rank failed, or was not done after `limit` seconds.
@@ -55,7 +55,7 @@ class _Pickler(pickle.Pickler):
                 if name in value.__globals__}  # fmt: skip
         made = marshal.dumps(value.__code__), value.__defaults__, value.__kwdefaults__
         # What it uses comes after it, because functions can use each other.
-        return _made, made, uses, None, None, _told
+        return _made, made, uses, None, None, _update
 
 
 def _globals_of(code: types.CodeType) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _made(
     return made
 
 
-def _told(function: types.FunctionType, uses: dict[str, Any]) -> None:
+def _update(function: types.FunctionType, uses: dict[str, Any]) -> None:
     function.__globals__.update(uses)
 
 

@@ -1,0 +1,100 @@
+"""A matrix as a grid of coloured cells: rows are queries, columns are keys, numbers are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import Array, axis_title, rect, text
+from attnbook.figures.labels import checked_labels, decimal
+
+CELL = 52.0
+# The strongest colour of a cell. Kept at a shade on which ink stays legible in both themes.
+STRONGEST = 0.55
+
+
+def as_matrix(values: ArrayLike) -> Array:
+    """Return what is given as a matrix of float64.
+
+    Raises:
+        ValueError: when it has no two axes, or no entry.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or table.size == 0:
+        raise ValueError(
+            f"a matrix must have two axes and at least one entry; got shape {table.shape}"
+        )
+    return table
+
+
+def cells(
+    table: Array, left: float, top: float, limit: float, digits: int, width: float, height: float
+) -> str:
+    """Return the coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
+    parts = []
+    for (row, column), value in np.ndenumerate(table):
+        x, y = left + column * width, top + row * height
+        finite = bool(np.isfinite(value))
+        share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
+        parts.append(
+            rect(
+                x,
+                y,
+                width,
+                height,
+                ("blue" if value >= 0 else "orange") if finite else "grid",
+                # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
+                fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
+                stroke="grid",
+            )
+        )
+        parts.append(text(x + width / 2, y + height / 2 + 4.5, decimal(value, digits)))
+    return "".join(parts)
+
+
+def heatmap_elements(
+    values: ArrayLike,
+    name: str,
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    titles: tuple[str, str] = ("query i asks", "key j answers"),
+    limit: float | None = None,
+    digits: int = 2,
+    *,
+    alone: bool = True,
+) -> tuple[str, float, float, str]:
+    """Return the elements of a heatmap, its width and height, and its words.
+
+    If it is not `alone`, what the rows are stands on the heatmap to its left.
+    """
+    table, (row_title, column_title) = as_matrix(values), titles
+    n_rows, n_columns = table.shape
+    row_labels = checked_labels(rows, n_rows)
+    column_labels = checked_labels(columns, n_columns)
+    largest = float(np.max(np.abs(table[np.isfinite(table)]), initial=0.0))
+    title, wide = f"{name}: {column_title}", n_columns * CELL
+    beside = max(0.0, 7.4 * len(title) - wide) / 2  # where the title is wider than the cells
+    left, top = 44.0 + 8.0 * max(map(len, row_labels)) if alone else beside, 62.0
+    middle_x, middle_y = left + wide / 2, top + n_rows * CELL / 2
+    body = [
+        cells(table, left, top, largest if limit is None else limit, digits, CELL, CELL),
+        axis_title(middle_x, 20, title),
+    ]
+    for index, label in enumerate(column_labels):
+        body.append(text(left + (index + 0.5) * CELL, top - 12, label))
+    if alone:
+        body.append(axis_title(16, middle_y, row_title, upright=True))
+    for index, label in enumerate(row_labels if alone else []):
+        y = top + (index + 0.5) * CELL + 4.5
+        body.append(text(left - 10, y, label, text_anchor="end"))
+    lines = [
+        f"row {label}: {', '.join(decimal(value, digits) for value in row)}"
+        for label, row in zip(row_labels, table, strict=True)
+    ]
+    alt = (
+        f"{name}, {n_rows} by {n_columns}; rows: {row_title}, columns: {column_title} "
+        f"({', '.join(column_labels)}). " + "; ".join(lines) + "."
+    )
+    return "".join(body), left + wide + max(beside, 16.0), top + n_rows * CELL + 14, alt

@@ -1,0 +1,190 @@
+"""Launching ranks, and what is said of those that fail. tests/conftest.py keeps this file in one
+process of pytest, so that the server of the ranks starts once."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import operator
+import os
+import pickle
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import failing_ranks
+import pytest
+import torch.distributed as dist
+
+from attnbook.ranks import launch, process, run
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 120.0  # seconds; ranks that return or fail need a few even on a busy machine
+
+
+def ranks(function: Any, size: int, *args: Any) -> list[Any]:
+    """Run a function on ranks, with more time than it needs on any machine."""
+    return run(function, size, *args, limit=LIMIT)
+
+
+def pids(folder: Path) -> list[int]:
+    """Return the numbers of the processes that have begun; a file may be there before its text."""
+    return [int(text) for file in folder.glob("[0-9]") if (text := file.read_text())]
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Wait for what must come true some time."""
+    end = time.monotonic() + LIMIT
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def all_gone(folder: Path, size: int) -> bool:
+    """Return whether all ranks have begun, and have ended."""
+    begun = pids(folder)
+    return len(begun) == size and comes_true(lambda: all(map(is_gone, begun)))
+
+
+FAILURES = {
+    "raises": r"rank 1 of 3 raised KeyError: 'no such thing'\n\nTraceback(.|\n)*failing_ranks.py",
+    "exits": "rank 1 of 3 exited with code 3 before its function returned",
+    "leaves": "rank 1 of 3 raised SystemExit: tired of it",
+    "is killed": "rank 1 of 3 was killed by SIGKILL",
+    "returns": r"rank 1 of 3 left before the others were done\nrank [02] of 3 raised RuntimeError",
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_rank_that_fails_ends_the_others(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "GRACE", LIMIT)  # a busy machine may need longer than usual
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match=FAILURES[how]):
+        ranks(failing_ranks.fails, 3, how, str(tmp_path))
+    assert time.monotonic() - start < LIMIT / 2
+    assert all_gone(tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "size", "words"),
+    [
+        # Only one does: the others wait for it, and lose patience before the limit.
+        (failing_ranks.one_hangs, 3, r"rank 1 of 3 did not .*, at .*failing_ranks.py.* in hang"),
+        (failing_ranks.hang, 2, r"rank 0 .* did not .*, at File .*\nrank 1 .* did not .*, at File"),
+    ],
+)
+def test_ranks_that_hang_are_named_and_ended(
+    function: Any, size: int, words: str, tmp_path: Path
+) -> None:
+    """A busy machine may need some of the time to start them: then they are given more."""
+    for limit in (2.5, 20.0, LIMIT):
+        start = time.monotonic()
+        with pytest.raises(
+            RuntimeError, match=f"did not (return within {limit:g} s|answer)"
+        ) as got:
+            run(function, size, str(tmp_path), limit=limit)
+        assert time.monotonic() - start < limit + 60
+        if re.search(words, str(got.value)):
+            break
+    else:
+        pytest.fail(str(got.value))
+    assert all_gone(tmp_path, size)
+
+
+def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank() -> None:
+    with pytest.raises(RuntimeError, match=r"rank [01] of 2 raised .*pickle"):
+        ranks(failing_ranks.cannot_be_pickled, 2)
+
+
+def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function() -> None: ...
+
+    function.__module__ = "__main__"
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(TypeError, match=r"stand in a module .* it is defined in a notebook"):
+        run(function, 2)
+
+
+@pytest.mark.slow
+def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
+    code = "from attnbook.ranks import run; import failing_ranks\n"
+    code += f"run(failing_ranks.hang, 2, {str(tmp_path)!r}, limit=300)"
+    folders = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": folders}
+    )
+    assert comes_true(lambda: len(pids(tmp_path)) == 2)
+    parent.kill()
+    parent.wait()
+    assert all_gone(tmp_path, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: run("max", 2), TypeError, "function must be callable; got 'max'"),
+        (lambda: run(lambda: 1, 2), TypeError, "function must stand in a module that can be"),
+        (lambda: run(max, 0), ValueError, "size must be at least 1; got 0"),
+        (lambda: run(max, 2, limit=0), ValueError, "limit must be positive and finite; got 0"),
+        (lambda: run(max, 2, limit=math.nan), ValueError, "limit must be positive and finite; got"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_came(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+# One rank, without the others ---------------------------------------------------------------------
+
+
+def test_the_exit_code_is_known_though_the_process_ends_after_its_pipe_has_closed() -> None:
+    context: Any = multiprocessing.get_context(launch.START)
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=failing_ranks.closes_its_pipe_and_ends_later, args=(sender,))
+    child.start()
+    sender.close()
+    rank = launch.Rank(0, child, receiver, Path())
+    rank.receive()
+    assert rank.answer and not rank.returned and not rank.lost
+    assert rank.answer.error == "exited with code 3 before its function returned"
+    rank.end()
+
+
+def test_a_process_that_does_not_end_has_no_exit_code() -> None:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    sender.close()
+    endless: Any = SimpleNamespace(join=lambda _: None, exitcode=None)
+    rank = launch.Rank(0, endless, receiver, Path())
+    rank.receive()
+    assert rank.answer and rank.answer.error == "closed its pipe before its function returned"
+    receiver.close()
+
+
+def test_what_a_rank_does_in_its_process(tmp_path: Path) -> None:
+    """The same in this process, where coverage sees it."""
+    answers = []
+    for i, args in enumerate(((4, 1), (4, "1"))):
+        (folder := tmp_path / str(i)).mkdir()
+        call = pickle.dumps((operator.add, args))
+        answer = process.answer_of(call, 0, 1, str(folder), time.monotonic() + LIMIT)
+        dist.destroy_process_group()
+        answers.append(pickle.loads(answer))
+    assert answers[0].result == 5
+    assert answers[1].error.startswith("raised TypeError: unsupported operand")
+    assert "Traceback" in answers[1].traceback
+    assert not answers[1].lost
