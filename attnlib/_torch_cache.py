@@ -63,9 +63,9 @@ class KVCache:
             raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}")
         if str(dtype).removeprefix("torch.") not in FLOATING:
             raise TypeError(f"dtype must be one of {', '.join(FLOATING)}; got {dtype}")
-        place: dict[str, Any] = {"dtype": dtype, "device": device}
-        self.key = torch.empty(batch, n_kv_heads, capacity, d_k, **place)
-        self.value = torch.empty(batch, n_kv_heads, capacity, d_v, **place)
+        kind: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.key = torch.empty(batch, n_kv_heads, capacity, d_k, **kind)
+        self.value = torch.empty(batch, n_kv_heads, capacity, d_v, **kind)
         self.lengths = (0,) * batch
 
     @property
@@ -117,8 +117,8 @@ class KVCache:
         rows = checked_integers("rows", rows)
         checked_counts("rows", rows, [len(self.lengths) - 1] * len(rows))
         (_, n_kv_heads, capacity, d_k), d_v = self.key.shape, self.value.shape[-1]
-        place: dict[str, Any] = {"dtype": self.key.dtype, "device": self.key.device}
-        chosen = KVCache(len(rows), n_kv_heads, capacity, d_k, d_v, **place)
+        kind: dict[str, Any] = {"dtype": self.key.dtype, "device": self.key.device}
+        chosen = KVCache(len(rows), n_kv_heads, capacity, d_k, d_v, **kind)
         for new, old in enumerate(rows):
             n = self.lengths[old]
             chosen.key[new, :, :n], chosen.value[new, :, :n] = (

@@ -40,9 +40,9 @@ def heads(
         if along != rank - 1:
             level = [x if x is None else x.movedim(along, -3) for x in level]
         batch = (*batch[:along], *batch[along + 1 :], batch[along])
-    for place in itertools.product(*map(range, batch[:-1])):
+    for index in itertools.product(*map(range, batch[:-1])):
         here = [
-            x if x is None else x[tuple(i * (n > 1) for i, n in zip(place, x.shape, strict=False))]
+            x if x is None else x[tuple(i * (n > 1) for i, n in zip(index, x.shape, strict=False))]
             for x in level
         ]
         for first in range(0, batch[-1], together):
@@ -144,15 +144,15 @@ class Tiles:
         self, key: Tensor, value: Tensor, rows: slice, columns: slice
     ) -> tuple[Tensor, Tensor]:
         """Return a block of keys and its values, with zeros for those that no row may see."""
-        part = self.part(rows, columns)
-        if part is not None and not self.band.holds(rows, columns):
+        allowed = self.allowed(rows, columns)
+        if allowed is not None and not self.band.holds(rows, columns):
             queries, keys = (
                 torch.arange(x.start, x.stop, device=key.device) for x in (rows, columns)
             )
-            part = part & self.band.sees(queries[:, None], keys)
-        return zero_unseen(key[:, columns], part), zero_unseen(value[:, columns], part)
+            allowed = allowed & self.band.sees(queries[:, None], keys)
+        return zero_unseen(key[:, columns], allowed), zero_unseen(value[:, columns], allowed)
 
-    def part(self, rows: slice, columns: slice) -> Operand:
+    def allowed(self, rows: slice, columns: slice) -> Operand:
         """Return which keys of a tile the mask lets take part, None for all of them."""
         if self.mask is None:
             return None
@@ -165,11 +165,11 @@ class Tiles:
         if self.after != 1:
             scores.mul_(self.after)
         if self.mask is not None:
-            part = self.part(rows, columns)
-            assert part is not None
+            allowed = self.allowed(rows, columns)
+            assert allowed is not None
             if self.mask.dtype != torch.bool:
                 scores.add_(cut(self.mask, rows, columns))
-            scores.masked_fill_(~part, -math.inf)
+            scores.masked_fill_(~allowed, -math.inf)
         if not self.band.holds(rows, columns):
             self.hide(scores, rows, columns)
         return scores

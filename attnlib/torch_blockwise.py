@@ -285,7 +285,7 @@ def _tiles(
     """Return the tiles, the lengths of their sides, and how many heads come together.
 
     The options are the lengths, 0 where they are to be chosen, and whether m is to be in units of
-    1, so that calls on parts of the keys can be merged.
+    1, so that calls on some of the keys can be merged.
     """
     limits, factor = Band.of(band), checked_scale(scale, query.shape[-1])
     *lengths, together = sizes(query, key, limits, dtype, *options[:2])

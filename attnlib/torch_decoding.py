@@ -14,8 +14,10 @@ output o of its own keys, and pieces 1 … n become one by chapter 12's law:
     o   = Σ_i w_i o_i
     lse = M + log Σ_j exp(m_j - M) ℓ_j
 
-`attend` has all scores of a single new token at hand. It takes one softmax of them all, and splits
-the two products alone.
+This is `scaled_dot_product_attention` and `merge`. For a single new token `attend` has a shorter
+way to the same output: all scores of one row are at hand, so it takes one softmax of them, and
+splits the two products alone (`_split`). Merging the states of pieces takes 1.7 to 7 times as long
+(benchmarks/README.md), because each state is many small steps.
 """
 
 from __future__ import annotations
@@ -232,8 +234,8 @@ def attend(
         counts: how many of the L tokens each row has, where rows are padded on the right to equal
             lengths; the output of padding is 0. None for all L.
         scale: as in `scaled_dot_product_attention`.
-        window: (left, right), how many keys before its own place a token sees; right is of no use,
-            because a token sees none after it. None for all.
+        window: (left, right), how many keys before its own position a token sees. Right is of no
+            use, because a token sees none after it. None for all.
         block_size_k: the size of the pieces that keys are split in, head by head: use it where
             there are fewer heads than cores. The keys that are left over keep one core busy, so
             that many small pieces are better than one for each core. None does not split.
@@ -321,8 +323,7 @@ def _step(
 def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -> Tensor:
     """Return the output of queries (group, d_k) that see all keys of a head, in pieces.
 
-    One softmax of all scores costs less than m, ℓ and o of each piece and their merge, which are
-    many small steps.
+    There is one softmax of all scores, so no state of a piece and no merge.
     """
     return _mean(torch.softmax(_scores(query, key, scale, size), -1), value, size)
 

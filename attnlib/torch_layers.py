@@ -391,10 +391,8 @@ def _check_context(context: Tensor, X: Tensor, W: Tensor, max_seq_len: int | Non
     """Require a second sequence that fits the first."""
     _check_tokens(context, W, max_seq_len, "context")
     if context.shape[:-2] != X.shape[:-2] or context.dtype != X.dtype:
-        came = f"{tuple(context.shape)} {context.dtype} and X {tuple(X.shape)} {X.dtype}"
-        raise ValueError(
-            f"context must share the leading dimensions and the dtype of X; got {came}"
-        )
+        came = f"{tuple(context.shape)} {dtype_name(context)}; X {tuple(X.shape)} {dtype_name(X)}"
+        raise ValueError(f"context must share the dtype and leading dimensions of X; got {came}")
 
 
 def _check_cache(

@@ -7,9 +7,9 @@
 To run a script on ranks, on several machines or with GPUs, there is `torchrun`.
 """
 
-from attnlib import _needs
+from attnlib.extras import needs
 
-_needs(__name__, "torch")
+needs(__name__, "torch")
 
 from attnbook.ranks.launch import run
 from attnbook.ranks.notebook import on_ranks

@@ -1,17 +1,17 @@
 """Attention over a sequence that is spread over devices: ring attention, forward and backward.
 
 Each device keeps its own queries, and keys and values go round the ring: in step s, device r holds
-those of device r - s. From these it computes a part of its output: o', with the largest score m'
-and the row sum ℓ' of each row. It merges the part with what it has (chapter 12's law):
+those of device r - s. From these it computes a piece of its output: o', with the largest score m'
+and the sum ℓ' of each row. It merges the piece with what it has (chapter 12's law):
 
     M = max(m, m')     a = exp(m - M) ℓ     a' = exp(m' - M) ℓ'     o = (a o + a' o') / (a + a')
 
-and goes on with M in place of m and a + a' in place of ℓ.
+and goes on with M for m and a + a' for ℓ.
 
 Backward, keys and values go round once more. From the m and ℓ of whole rows a device recomputes
-the weights of the part that it holds, as chapter 13 does for a tile, and adds what this part gives
-to dK and dV to the sums that came from the device before. The sums travel one step behind their
-keys, and the last step brings them home.
+the weights of the piece that it holds, as chapter 13 does for a tile, and adds this piece of dK
+and dV to the sums that came from the device before. The sums travel one step behind their keys,
+and the last step brings them home.
 
 Under a causal mask late queries see more keys than early ones. Therefore each device has two pieces
 of the sequence, one from the front and one from the back (`balance="zigzag"`). Striped attention
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import torch
 from torch import Tensor
 
-from attnlib import torch_blockwise  # noqa: F401 (its operators compute a part)
+from attnlib import torch_blockwise  # noqa: F401 (its operators compute a piece)
 from attnlib._checks import Options, Window, check_flag, checked_count
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype, upcast
@@ -70,15 +70,15 @@ def _pass_forward(
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
-        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
+        for rows, columns, positions, band in plan.pieces(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in held)
-            o_part, _, m_part, ell_part, _ = torch.ops.attnlib.torch_blockwise(
-                query[..., rows, :], k, v, _tile(mask, rows, places), band.numbers(), plan.scale,
+            o_piece, _, m_piece, ell_piece, _ = torch.ops.attnlib.torch_blockwise(
+                query[..., rows, :], k, v, _tile(mask, rows, positions), band.numbers(), plan.scale,
                 plan.group, OWN_TILES,
             )  # fmt: skip
-            M = torch.maximum(m[..., rows], m_part)
-            logs = [log_ell[..., rows] + (m[..., rows] - M), ell_part.log() + (m_part - M)]
-            o[..., rows, :], log_ell[..., rows] = merge([o[..., rows, :], o_part], logs)
+            M = torch.maximum(m[..., rows], m_piece)
+            logs = [log_ell[..., rows] + (m[..., rows] - M), ell_piece.log() + (m_piece - M)]
+            o[..., rows, :], log_ell[..., rows] = merge([o[..., rows, :], o_piece], logs)
             m[..., rows] = M
         held = arrived() if arrived else held
     return o, m, log_ell
@@ -100,10 +100,10 @@ def _pass_backward(
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
         wide = [upcast(x) for x in held]
         d_key, d_value = map(_zeros, wide)
-        for rows, columns, places, band in plan.parts(link.rank, source, mask is not None):
+        for rows, columns, positions, band in plan.pieces(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in wide)
             dq, dk, dv, d_tile = torch.ops.attnlib.torch_blockwise_backward(
-                query[..., rows, :], k, v, _tile(mask, rows, places), o[..., rows, :],
+                query[..., rows, :], k, v, _tile(mask, rows, positions), o[..., rows, :],
                 m[..., rows], ell[..., rows], placeholder(query), d_o[..., rows, :],
                 d_lse[..., rows], [True, True, True, mask_needed], band.numbers(), plan.scale,
                 plan.group, OWN_TILES,
@@ -111,7 +111,7 @@ def _pass_backward(
             d_query[..., rows, :] += dq
             d_key[..., columns, :] += dk
             d_value[..., columns, :] += dv
-            if (whole := _tile(d_mask, rows, places)) is not None:
+            if (whole := _tile(d_mask, rows, positions)) is not None:
                 whole += d_tile
         if returned:  # what the devices before have added up for these keys
             d_key, d_value = map(torch.add, returned(), (d_key, d_value))
@@ -131,12 +131,12 @@ def _zeros(x: Tensor) -> Tensor:
     return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
 
 
-def _tile(mask: Operand, rows: slice, places: slice) -> Operand:
-    """Cut these rows of a shard and these places of the sequence out of a mask that broadcasts."""
+def _tile(mask: Operand, rows: slice, positions: slice) -> Operand:
+    """Cut rows of a shard and positions of the sequence out of a mask that broadcasts."""
     if mask is None:
         return None
     rows = rows if mask.shape[-2] > 1 else slice(None)
-    return mask[..., rows, places if mask.shape[-1] > 1 else slice(None)]
+    return mask[..., rows, positions if mask.shape[-1] > 1 else slice(None)]
 
 
 # Between processes --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who has which part of a sequence that is spread over devices.
+"""Who has which tokens of a sequence that is spread over devices.
 
 A device has some spans of the sequence, and its shard is these spans one after the other. The
 module `torch_ring` exports what is public here.
@@ -115,14 +115,14 @@ class Plan(NamedTuple):
         """Return how many keys a device has; ranks are counted round the ring."""
         return _count(self.keys[rank % len(self.keys)])
 
-    def parts(
+    def pieces(
         self, rank: int, source: int, masked: bool = False
     ) -> Iterator[tuple[slice, slice, slice, Band]]:
         """Yield what the queries of `rank` see of the keys of `source`, span by span.
 
-        Each time: rows of its shard of queries, columns of the shard of keys, the place of these
-        keys in the whole sequence, and the band between these rows and columns. Where places do
-        not matter, because there is neither a band nor a mask, both shards come as a whole.
+        Each time: rows of its shard of queries, columns of the shard of keys, the positions of
+        these keys in the whole sequence, and the band between these rows and columns. Where
+        positions do not matter, for want of a band and a mask, both shards come as a whole.
         """
         first, left, right = self.band
         queries, keys = self.queries[rank], self.keys[source % len(self.keys)]
@@ -141,7 +141,7 @@ def _count(spans: Sequence[Span]) -> int:
 
 
 def _within_shard(spans: Sequence[Span]) -> Iterator[tuple[slice, Span]]:
-    """Yield spans, with their places in the shard."""
+    """Yield spans, with their positions in the shard."""
     end = 0
     for span in spans:
         start, end = end, end + span.stop - span.start

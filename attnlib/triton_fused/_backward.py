@@ -4,7 +4,7 @@
     D  = rowsum(dO ∘ O) - dL             dS = P ∘ (dO Vᵀ - D)
     dQ = scale · dS K                    dK = scale · dSᵀ Q
 
-A gradient is added up in one place, in float32, by one program, so that the same call gives the
+A gradient is added up in float32, by one program, so that the same call gives the
 same bits: `keys_backward` owns a block of keys and adds up dK and dV over all queries (of all heads
 that share the key head), `query_backward` owns a block of queries and adds up dQ over all keys.
 Each recomputes the scores: seven products instead of five. `keys_backward` can also add its share

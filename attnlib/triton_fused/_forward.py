@@ -136,7 +136,7 @@ def forward(
         lost = head_of(results.lost, batch, head)
         rounding = narrow(o - rounded.to(WIDE), lost.start.dtype.element_ty)
         store(lost, rounding, rows, n_queries, CHOICES.E_V, CHOICES.BLOCK_V)
-    # The two parts of the log-sum-exp, for the backward: their sum forgets ell where m is large.
+    # The two terms of the log-sum-exp, for the backward: their sum forgets ell where m is large.
     # Those of an empty row are such that all its weights come out as 0.
     log2_ell = tl.log2(ell) + room
     at = first_row(batch, head, sizes.n_heads, n_queries) + rows

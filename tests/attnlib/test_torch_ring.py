@@ -72,7 +72,7 @@ def test_what_nobody_sees_is_not_computed() -> None:
     """Under a causal mask the first device computes nothing of the keys of the second."""
     spans = layout(8, 2, "contiguous")
     plan = Plan(spans, spans, Band(right=0))
-    assert [len(list(plan.parts(0, source))) for source in (0, 1)] == [1, 0]
+    assert [len(list(plan.pieces(0, source))) for source in (0, 1)] == [1, 0]
 
 
 # Results ------------------------------------------------------------------------------------------
