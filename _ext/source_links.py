@@ -7,10 +7,11 @@ import inspect
 from operator import attrgetter
 from pathlib import Path
 
+import yaml
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parent.parent
-REPOSITORY = ""  # the address, taken from _config.yml
+REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
 
 
 def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
@@ -27,14 +28,8 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
     return f"{REPOSITORY}/blob/main/{file.as_posix()}#L{first}-L{first + len(lines) - 1}"
 
 
-def _begin(app: Sphinx, config: object) -> None:
-    global REPOSITORY
-    REPOSITORY = app.config.html_theme_options["repository_url"].rstrip("/")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Give sphinx.ext.linkcode the function that it asks for."""
     app.setup_extension("sphinx.ext.linkcode")
     app.config.linkcode_resolve = linkcode_resolve
-    app.connect("config-inited", _begin)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

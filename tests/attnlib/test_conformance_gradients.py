@@ -1,4 +1,4 @@
-"""What every rung on tensors promises of its gradients beyond the cases of `test_cases`.
+"""What every form on tensors promises of its gradients beyond the cases of `test_cases`.
 
 The truth is plain PyTorch in float64, on the same rounded inputs; `attnlib.conformance` has its
 own, by the equations of chapter 13.
@@ -13,9 +13,9 @@ import numpy as np
 import plain_torch
 import pytest
 import torch
+from implementations import WITH_GRADIENTS, Implementation, every_form_with_gradients, on
 from inputs import E_V, B, E, H, L, S, drawn
 from numpy.typing import NDArray
-from rungs import WITH_GRADIENTS, Rung, every_rung_with_gradients, on
 from tolerance import assert_close, gradient_sizes
 
 from attnlib import numpy_tokenwise
@@ -71,36 +71,36 @@ def test_equations_and_autograd_agree(case: str) -> None:
         np.testing.assert_allclose(found[name], gradient, rtol=1e-12, atol=1e-13)
 
 
-@every_rung_with_gradients
-def test_a_gradient_does_not_need_the_others(rung: Rung) -> None:
+@every_form_with_gradients
+def test_a_gradient_does_not_need_the_others(form: Implementation) -> None:
     arrays, (mask,) = inputs(), drawn((H, 1, S))
-    all_of_them = rung.gradients(*arrays, mask)
+    all_of_them = form.gradients(*arrays, mask)
     for by in (("query",), ("key",), ("value",), ("attn_mask",), ("query", "value")):
-        alone = rung.gradients(*arrays, mask, by=by)
+        alone = form.gradients(*arrays, mask, by=by)
         assert tuple(alone) == by
         for name, gradient in alone.items():
             assert gradient.tobytes() == all_of_them[name].tobytes()
             assert np.any(gradient != 0)
 
 
-@every_rung_with_gradients
+@every_form_with_gradients
 @pytest.mark.parametrize("mask", [np.zeros((L, S), bool), np.full((L, S), -np.inf)], ids=str)
-def test_the_log_sum_exp_of_an_empty_row_has_no_gradient(rung: Rung, mask: Array) -> None:
+def test_the_log_sum_exp_of_an_empty_row_has_no_gradient(form: Implementation, mask: Array) -> None:
     (above,) = drawn((B, H, L))
-    found = rung.gradients(*inputs(), mask, above)
+    found = form.gradients(*inputs(), mask, above)
     assert all(np.all(gradient == 0) for gradient in found.values())
 
 
-@every_rung_with_gradients
+@every_form_with_gradients
 @pytest.mark.parametrize("low", [-1e4, float(np.finfo(np.float32).min)])
 def test_keys_below_a_finite_mask_leave_the_other_gradients_as_they_are(
-    rung: Rung, low: float
+    form: Implementation, low: float
 ) -> None:
     arrays = drawn((L, E), (70, E), (70, E_V), (L, E_V), dtype="float32")
     hidden = np.arange(70) < np.array([[0], [3], [40], [64], [69]])
 
     def hold(mask: Array, meant: Array | None) -> None:
-        found = rung.gradients(*arrays, mask.astype(np.float32), by=("query", "key", "value"))
+        found = form.gradients(*arrays, mask.astype(np.float32), by=("query", "key", "value"))
         truth = plain_torch.gradients(*(x.astype(np.float64) for x in arrays), meant)
         sizes = gradient_sizes(*arrays)
         for name, gradient in found.items():
@@ -111,36 +111,36 @@ def test_keys_below_a_finite_mask_leave_the_other_gradients_as_they_are(
     hold(np.full((L, 70), low), None)
 
 
-@every_rung_with_gradients
-def test_what_lies_outside_of_every_window_is_not_read(rung: Rung) -> None:
+@every_form_with_gradients
+def test_what_lies_outside_of_every_window_is_not_read(form: Implementation) -> None:
     query, key, value, upstream = inputs()
-    clean = rung.gradients(query, key, value, upstream, window=(2, 0))
+    clean = form.gradients(query, key, value, upstream, window=(2, 0))
     key[..., L:, :] = value[..., L:, :] = np.nan
-    dirty = rung.gradients(query, key, value, upstream, window=(2, 0))
+    dirty = form.gradients(query, key, value, upstream, window=(2, 0))
     for name, gradient in dirty.items():
         np.testing.assert_allclose(gradient, clean[name], rtol=1e-13, atol=1e-14)
 
 
-@every_rung_with_gradients
-def test_without_gradients_nothing_is_kept(rung: Rung) -> None:
-    given = [rung.give(array) for array in inputs()[:3]]
-    assert not rung.function()(*given).requires_grad
+@every_form_with_gradients
+def test_without_gradients_nothing_is_kept(form: Implementation) -> None:
+    given = [form.give(array) for array in inputs()[:3]]
+    assert not form.function()(*given).requires_grad
     given[2].requires_grad_()
     with torch.no_grad():
-        assert not rung.function()(*given).requires_grad
-    assert rung.function()(*given).requires_grad
+        assert not form.function()(*given).requires_grad
+    assert form.function()(*given).requires_grad
 
 
-def bound(rung: Rung, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor, ...]]:
+def bound(form: Implementation, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor, ...]]:
     """Return attention with log-sum-exp as a function of its floating inputs, and these."""
     floating, options = small(case)
     mask = options.pop("attn_mask", None)
     if mask is not None:
-        options["attn_mask"] = rung.give(mask)
-    leaves = {name: rung.give(array).requires_grad_() for name, array in floating.items()}
+        options["attn_mask"] = form.give(mask)
+    leaves = {name: form.give(array).requires_grad_() for name, array in floating.items()}
 
     def attend(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        function = rung.function("scaled_dot_product_attention_with_lse")
+        function = form.function("scaled_dot_product_attention_with_lse")
         output, lse = function(**dict(zip(leaves, tensors, strict=True)), **options)
         # The log-sum-exp of an empty row is -∞, which finite differences cannot take.
         return output, torch.where(lse == -torch.inf, 0, lse)
@@ -148,19 +148,19 @@ def bound(rung: Rung, case: str) -> tuple[Callable[..., Any], tuple[torch.Tensor
     return attend, tuple(leaves.values())
 
 
-@on(rung for rung in WITH_GRADIENTS if rung.has_second_derivatives)
+@on(form for form in WITH_GRADIENTS if form.has_second_derivatives)
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_forward_mode_and_second_derivatives(rung: Rung, case: str) -> None:
-    attend, leaves = bound(rung, case)
+def test_forward_mode_and_second_derivatives(form: Implementation, case: str) -> None:
+    attend, leaves = bound(form, case)
     options: Any = {"check_batched_grad": True, "fast_mode": True}
     assert torch.autograd.gradcheck(attend, leaves, check_forward_ad=True, **options)
     assert torch.autograd.gradgradcheck(attend, leaves, fast_mode=True)
 
 
-@on(rung for rung in WITH_GRADIENTS if not rung.has_second_derivatives)
-def test_who_has_no_second_derivatives_names_who_has(rung: Rung) -> None:
-    attend, leaves = bound(rung, "plain")
+@on(form for form in WITH_GRADIENTS if not form.has_second_derivatives)
+def test_who_has_no_second_derivatives_names_who_has(form: Implementation) -> None:
+    attend, leaves = bound(form, "plain")
     output, _ = attend(*leaves)
     with pytest.raises(RuntimeError, match="torch_dense"):
         torch.autograd.grad(output.sum(), leaves, create_graph=True)

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from rungs import RUNGS, Rung
+from implementations import IMPLEMENTATIONS, Implementation
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -44,23 +44,23 @@ def refuses(error: type[Exception], name: str, came: str = "") -> Any:
     return pytest.raises(error, match=rf"(?s)\b{re.escape(name)}\b.*got .*{re.escape(came)}")
 
 
-# -- every rung ------------------------------------------------------------------------------------
+# -- every form ------------------------------------------------------------------------------------
 
 # The sizes of blocks are asked for below.
-WHOLE = [rung for rung in RUNGS if not rung.blocks]
-ON_ARRAYS = pytest.mark.parametrize("rung", [r for r in WHOLE if not r.on_tensors], ids=str)
-ON_TENSORS = pytest.mark.parametrize("rung", [r for r in WHOLE if r.on_tensors], ids=str)
-every_rung = pytest.mark.parametrize("rung", WHOLE, ids=str)
+WHOLE = [form for form in IMPLEMENTATIONS if not form.blocks]
+ON_ARRAYS = pytest.mark.parametrize("form", [r for r in WHOLE if not r.on_tensors], ids=str)
+ON_TENSORS = pytest.mark.parametrize("form", [r for r in WHOLE if r.on_tensors], ids=str)
+every_implementation = pytest.mark.parametrize("form", WHOLE, ids=str)
 
 
-def attend(rung: Rung, *, end: str = "", as_it_is: bool = False, **changes: Any) -> Any:
-    """Call a rung with good arguments but for these, whose arrays become what the rung takes."""
+def attend(form: Implementation, *, end: str = "", as_it_is: bool = False, **changes: Any) -> Any:
+    """Call a form with good arguments but for these, whose arrays become what the form takes."""
     shapes = {"query": (B, H, L, E), "key": (B, H, S, E), "value": (B, H, S, E_V)}
-    good = {name: rung.give(np.ones(shape)) for name, shape in shapes.items()}
+    good = {name: form.give(np.ones(shape)) for name, shape in shapes.items()}
     if not as_it_is:
-        given = {name: rung.give(changes[name]) for name in ARRAYS if name in changes}
+        given = {name: form.give(changes[name]) for name in ARRAYS if name in changes}
         changes = changes | given
-    return rung.function(f"scaled_dot_product_attention{end}")(**good | changes)
+    return form.function(f"scaled_dot_product_attention{end}")(**good | changes)
 
 
 def ones(*shape: int, dtype: Any = "float64") -> Any:
@@ -112,79 +112,79 @@ OF_A_WRONG_VALUE: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@every_rung
-def test_good_arguments_are_taken(rung: Rung) -> None:
-    attend(rung)
-    attend(rung, is_causal=np.True_, enable_gqa=np.False_)
-    attend(rung, attn_mask=np.ones((L, S), dtype=bool), is_causal=False)
+@every_implementation
+def test_good_arguments_are_taken(form: Implementation) -> None:
+    attend(form)
+    attend(form, is_causal=np.True_, enable_gqa=np.False_)
+    attend(form, attn_mask=np.ones((L, S), dtype=bool), is_causal=False)
     for scale in (0, -2, 0.5, np.float16(0.5), np.int8(2), Fraction(1, 3)):
-        attend(rung, scale=scale)
+        attend(form, scale=scale)
 
 
-@every_rung
+@every_implementation
 @pytest.mark.parametrize(("name", "came", "changes"), OF_A_WRONG_TYPE)
-def test_a_wrong_type(rung: Rung, name: str, came: str, changes: dict[str, Any]) -> None:
+def test_a_wrong_type(form: Implementation, name: str, came: str, changes: dict[str, Any]) -> None:
     with refuses(TypeError, name, came):
-        attend(rung, **changes)
+        attend(form, **changes)
 
 
-@every_rung
+@every_implementation
 @pytest.mark.parametrize(("name", "came", "changes"), OF_A_WRONG_VALUE)
-def test_a_wrong_value(rung: Rung, name: str, came: str, changes: dict[str, Any]) -> None:
+def test_a_wrong_value(form: Implementation, name: str, came: str, changes: dict[str, Any]) -> None:
     with refuses(ValueError, name, came):
-        attend(rung, **changes)
+        attend(form, **changes)
 
 
-@every_rung
-def test_the_function_with_the_log_sum_exp_refuses_the_same(rung: Rung) -> None:
+@every_implementation
+def test_the_function_with_the_log_sum_exp_refuses_the_same(form: Implementation) -> None:
     with refuses(ValueError, "scale", "nan"):
-        attend(rung, end="_with_lse", scale=math.nan)
+        attend(form, end="_with_lse", scale=math.nan)
     with pytest.raises(TypeError, match="unexpected keyword argument 'blocks'"):
-        attend(rung, end="_with_lse", blocks=3)
+        attend(form, end="_with_lse", blocks=3)
 
 
-@every_rung
-def test_what_two_arguments_say_together(rung: Rung) -> None:
+@every_implementation
+def test_what_two_arguments_say_together(form: Implementation) -> None:
     with pytest.raises(ValueError, match=r"attn_mask or is_causal=True, got both"):
-        attend(rung, attn_mask=np.ones((L, S), dtype=bool), is_causal=True)
+        attend(form, attn_mask=np.ones((L, S), dtype=bool), is_causal=True)
     narrow = {name: ones(5, 5, dtype="float32") for name in ("query", "key", "value")}
     with refuses(TypeError, "attn_mask", "float64"):
-        attend(rung, **narrow, attn_mask=np.zeros((5, 5)))
+        attend(form, **narrow, attn_mask=np.zeros((5, 5)))
 
 
-@every_rung
+@every_implementation
 @pytest.mark.parametrize("dropout_p", [0.1, 1, True])
-def test_only_who_can_drop_does(rung: Rung, dropout_p: float) -> None:
-    if rung.drops and dropout_p is not True:
-        attend(rung, dropout_p=dropout_p)
+def test_only_who_can_drop_does(form: Implementation, dropout_p: float) -> None:
+    if form.drops and dropout_p is not True:
+        attend(form, dropout_p=dropout_p)
         return
-    with refuses(TypeError if rung.drops else ValueError, "dropout_p", repr(dropout_p)):
-        attend(rung, dropout_p=dropout_p)
+    with refuses(TypeError if form.drops else ValueError, "dropout_p", repr(dropout_p)):
+        attend(form, dropout_p=dropout_p)
 
 
 @ON_ARRAYS
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_must_be_arrays(rung: Rung, name: str) -> None:
+def test_arrays_must_be_arrays(form: Implementation, name: str) -> None:
     masked = np.ma.masked_equal(np.ones((B, H, S, E)), 0)
     for bad, came in (
         ([[1.0]], "list"), (np.float64(1), "numpy.float64"), (torch.ones(S, E), "Tensor"),
         (masked, "MaskedArray"),
     ):  # fmt: skip
         with refuses(TypeError, name, came):
-            attend(rung, as_it_is=True, **{name: bad})
+            attend(form, as_it_is=True, **{name: bad})
 
 
 @ON_ARRAYS
 @pytest.mark.parametrize("dtype", ["object", "longdouble"])
-def test_dtypes_that_only_numpy_has(rung: Rung, dtype: str) -> None:
+def test_dtypes_that_only_numpy_has(form: Implementation, dtype: str) -> None:
     for name in ("query", "attn_mask"):
         with refuses(TypeError, name, np.dtype(dtype).name):
-            attend(rung, **{name: ones(L, S, dtype=dtype)})
+            attend(form, **{name: ones(L, S, dtype=dtype)})
 
 
 @ON_TENSORS
 @pytest.mark.parametrize("name", ARRAYS)
-def test_tensors_must_be_dense_tensors_on_one_device(rung: Rung, name: str) -> None:
+def test_tensors_must_be_dense_tensors_on_one_device(form: Implementation, name: str) -> None:
     wide = torch.ones(S, E, dtype=torch.float64)
     nested = torch.nested.nested_tensor([wide], layout=torch.jagged)
     for bad, came in (
@@ -192,10 +192,10 @@ def test_tensors_must_be_dense_tensors_on_one_device(rung: Rung, name: str) -> N
         (np.float64(1), "numpy.float64"), (wide.to_sparse(), "sparse_coo"), (nested, "nested"),
     ):  # fmt: skip
         with refuses(TypeError, name, came):
-            attend(rung, as_it_is=True, **{name: bad})
+            attend(form, as_it_is=True, **{name: bad})
     shape = {"query": (L, E), "value": (S, E_V), "attn_mask": (L, S)}.get(name, (S, E))
     with refuses(ValueError, name, f"{name} meta"):
-        attend(rung, as_it_is=True, **{name: wide.new_ones(shape, device="meta")})
+        attend(form, as_it_is=True, **{name: wide.new_ones(shape, device="meta")})
 
 
 def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
@@ -203,9 +203,9 @@ def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
     assert numpy_dense.softmax(np.ones(2, swapped)).tolist() == [0.5, 0.5]
     assert masks.combine(np.ones(2, swapped)).tolist() == [1.0, 1.0]
     given = [np.full((3, 3), x, swapped) for x in (1.0, 2.0, 3.0)]
-    for rung in WHOLE:
-        if not rung.on_tensors:
-            np.testing.assert_array_equal(rung.function()(*given), given[2])
+    for form in WHOLE:
+        if not form.on_tensors:
+            np.testing.assert_array_equal(form.function()(*given), given[2])
 
 
 # -- everything else -------------------------------------------------------------------------------

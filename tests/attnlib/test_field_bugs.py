@@ -1,8 +1,8 @@
 """Faults that attention code in the field has had, each with the report that described it.
 
-Every test runs over each rung in which the fault could be. What a rung does not promise (the same
+Every test runs over each form in which the fault could be. What a form does not promise (the same
 bits for one row alone and in a batch, where a library's matrix product decides) is held by a
-bound instead, and the property of the rung says so.
+bound instead, and the property of the form says so.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ import numpy as np
 import plain_torch
 import pytest
 import torch
-from rungs import DTYPES, RUNGS, Rung, every_rung, every_rung_with_gradients, on, tensor
+from implementations import (
+    DTYPES,
+    IMPLEMENTATIONS,
+    Implementation,
+    every_form_with_gradients,
+    every_implementation,
+    on,
+    tensor,
+)
 from tolerance import HALF, assert_close, forward_size, gradient_sizes
 from torch import Tensor
 
 Array = Any
 # Most of these do not hang on the sizes of blocks.
-WHOLE = [rung for rung in RUNGS if not rung.blocks]
-WHOLE_WITH_GRADIENTS = [rung for rung in WHOLE if rung.on_tensors]
+WHOLE = [form for form in IMPLEMENTATIONS if not form.blocks]
+WHOLE_WITH_GRADIENTS = [form for form in WHOLE if form.on_tensors]
 
 
 def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
@@ -32,10 +40,10 @@ def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
 # -- 1. A batch that a grid with 16 bits cannot number (pytorch#142228)
 
 
-@on(rung for rung in WHOLE if not rung.is_interpreted)
-def test_a_batch_of_more_than_65536(rung: Rung) -> None:
+@on(form for form in WHOLE if not form.is_interpreted)
+def test_a_batch_of_more_than_65536(form: Implementation) -> None:
     query, value = normal(70_000, 1, 1, 8), normal(70_000, 1, 1, 4, seed=2)
-    np.testing.assert_array_equal(rung(query, query, value), value)  # one key has the weight 1
+    np.testing.assert_array_equal(form(query, query, value), value)  # one key has the weight 1
 
 
 def test_the_kernels_grid_has_one_dimension() -> None:
@@ -59,8 +67,8 @@ def test_the_kernels_grid_has_one_dimension() -> None:
 # -- 2. Errors that depend on the values (TransformerEngine#3216, pytorch#191937)
 
 
-@on((rung for rung in WHOLE if rung.name != "numpy_tokenwise"), dtypes=["float32", *HALF])
-def test_channels_and_tokens_that_stand_out(rung: Rung, dtype: str) -> None:
+@on((form for form in WHOLE if form.name != "numpy_tokenwise"), dtypes=["float32", *HALF])
+def test_channels_and_tokens_that_stand_out(form: Implementation, dtype: str) -> None:
     """Two channels with a mean, and a first token of three times the size, as in real models.
 
     The definition itself is left out: its loops would take a minute.
@@ -76,20 +84,20 @@ def test_channels_and_tokens_that_stand_out(rung: Rung, dtype: str) -> None:
     truth = plain_torch.plain(*(array.astype(np.float64) for array in arrays), **options)
     peer = plain_torch.plain(*arrays, **options) if dtype in HALF else None
     size = forward_size(*arrays)
-    assert_close(rung(*arrays, **options), truth, dtype=dtype, size=size, peer=peer)
+    assert_close(form(*arrays, **options), truth, dtype=dtype, size=size, peer=peer)
 
 
 # -- 3. Compiled again for a second length (pytorch#148545, pytorch#186775)
 
 
 @on(WHOLE_WITH_GRADIENTS)
-def test_compiled_for_one_length_and_then_for_another(rung: Rung) -> None:
-    attention = rung.function()
+def test_compiled_for_one_length_and_then_for_another(form: Implementation) -> None:
+    attention = form.function()
     torch.compiler.reset()
     compiled: Any = torch.compile(attention, fullgraph=True, backend="aot_eager", dynamic=True)
     for n_tokens in (5, 70):
         leaves = [
-            tensor(normal(2, n_tokens, 3, seed=i), rung.device).requires_grad_() for i in range(3)
+            tensor(normal(2, n_tokens, 3, seed=i), form.device).requires_grad_() for i in range(3)
         ]
         found = [f(*leaves) for f in (compiled, attention)]
         torch.testing.assert_close(*found)
@@ -99,9 +107,9 @@ def test_compiled_for_one_length_and_then_for_another(rung: Rung) -> None:
 # -- 4. Large equal scores: what a value gets back adds up to the number of queries
 
 
-@every_rung_with_gradients
+@every_form_with_gradients
 @pytest.mark.parametrize("c", [10.0, 1000.0])
-def test_the_gradients_of_values_add_up_under_large_scores(rung: Rung, c: float) -> None:
+def test_the_gradients_of_values_add_up_under_large_scores(form: Implementation, c: float) -> None:
     """Each query deals out 1. Scores of 8e6 must not change that: torch's CPU kernel loses 8 %.
 
     Which value gets how much of it may change: at 8e6 a score is rounded to half a unit.
@@ -109,7 +117,7 @@ def test_the_gradients_of_values_add_up_under_large_scores(rung: Rung, c: float)
     n_tokens = 50
     alike = np.full((n_tokens, 64), c, dtype=np.float32)
     ones = np.ones((n_tokens, 1), dtype=np.float32)
-    found = rung.gradients(alike, alike, ones, ones, by=("value",))["value"]
+    found = form.gradients(alike, alike, ones, ones, by=("value",))["value"]
     # 50 weights of 1/50, each rounded, added up over 50 queries.
     np.testing.assert_allclose(found.sum(dtype=np.float64), n_tokens, rtol=n_tokens * 2.0**-23)
 
@@ -119,12 +127,12 @@ def test_the_gradients_of_values_add_up_under_large_scores(rung: Rung, c: float)
 
 @on(WHOLE)
 @pytest.mark.parametrize("n_queries", [1, 7])
-def test_a_row_alone_and_in_a_batch(rung: Rung, n_queries: int) -> None:
-    n_keys = 300 if rung.name == "numpy_tokenwise" else 2048
+def test_a_row_alone_and_in_a_batch(form: Implementation, n_queries: int) -> None:
+    n_keys = 300 if form.name == "numpy_tokenwise" else 2048
     shapes = (n_queries, 16), (n_keys, 16), (n_keys, 16)
     arrays = [normal(8, 2, *shape, seed=i) for i, shape in enumerate(shapes)]
-    together, alone = rung(*arrays)[3:4], rung(*(array[3:4] for array in arrays))
-    if rung.rows_do_not_depend_on_the_batch:
+    together, alone = form(*arrays)[3:4], form(*(array[3:4] for array in arrays))
+    if form.rows_do_not_depend_on_the_batch:
         np.testing.assert_array_equal(together, alone)
     else:
         truth, size = alone.astype(np.float64), 2 * forward_size(*arrays)
@@ -135,7 +143,7 @@ def test_a_row_alone_and_in_a_batch(rung: Rung, n_queries: int) -> None:
 
 
 @on(WHOLE_WITH_GRADIENTS)
-def test_the_number_of_threads_changes_rounding_at_most(rung: Rung) -> None:
+def test_the_number_of_threads_changes_rounding_at_most(form: Implementation) -> None:
     shapes = (70, 5), (300, 5), (300, 3), (70, 3)
     arrays = [normal(4, *shape, seed=i) for i, shape in enumerate(shapes)]
     before = torch.get_num_threads()
@@ -143,7 +151,7 @@ def test_the_number_of_threads_changes_rounding_at_most(rung: Rung) -> None:
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append({"output": rung(*arrays[:3]), **rung.gradients(*arrays)})
+            found.append({"output": form(*arrays[:3]), **form.gradients(*arrays)})
     finally:
         torch.set_num_threads(before)
     sizes = {"output": forward_size(*arrays[:3]), **gradient_sizes(*arrays)}
@@ -190,20 +198,20 @@ for some in ("0---", "-0--", "--0-", "---0", "0000"):
 
 @on(WHOLE_WITH_GRADIENTS)
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_of_torch_func(rung: Rung, name: str) -> None:
+def test_transforms_of_torch_func(form: Implementation, name: str) -> None:
     if "compiled" in name:
         torch.compiler.reset()
-    given = four(3, rung.device)
-    found = TRANSFORMS[name](rung.function(), given)
+    given = four(3, form.device)
+    found = TRANSFORMS[name](form.function(), given)
     truth = TRANSFORMS[name](lambda *x: plain_torch.attention(*x)[0], given)
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
 
 
-@every_rung_with_gradients
-def test_groups_half_precision_and_the_log_sum_exp_under_transforms(rung: Rung) -> None:
-    query, key, value = (x.bfloat16() for x in four(5, rung.device)[:3])
+@every_form_with_gradients
+def test_groups_half_precision_and_the_log_sum_exp_under_transforms(form: Implementation) -> None:
+    query, key, value = (x.bfloat16() for x in four(5, form.device)[:3])
     key, value = key[:, :1], value[:, :1]
-    with_lse = rung.function("scaled_dot_product_attention_with_lse")
+    with_lse = form.function("scaled_dot_product_attention_with_lse")
 
     def total(*qkv: Tensor) -> Tensor:
         output, lse = with_lse(*qkv, enable_gqa=True)
@@ -217,53 +225,55 @@ def test_groups_half_precision_and_the_log_sum_exp_under_transforms(rung: Rung) 
         torch.testing.assert_close(ours, theirs)
 
 
-@on(rung for rung in RUNGS if rung.on_tensors and not rung.has_second_derivatives)
-def test_transforms_that_need_more_than_a_first_derivative_name_the_form(rung: Rung) -> None:
-    query, key, value = (x[0, 0] for x in four(3, rung.device)[:3])
+@on(form for form in IMPLEMENTATIONS if form.on_tensors and not form.has_second_derivatives)
+def test_transforms_that_need_more_than_a_first_derivative_name_the_form(
+    form: Implementation,
+) -> None:
+    query, key, value = (x[0, 0] for x in four(3, form.device)[:3])
 
     def total(x: Tensor) -> Tensor:
-        return rung.function()(x, key, value).sin().sum()
+        return form.function()(x, key, value).sin().sum()
 
     twice = torch.func.grad(lambda x: torch.func.grad(total)(x).sum())
     for wanted in (twice, torch.func.jacfwd(total), torch.func.hessian(total)):
-        with pytest.raises(RuntimeError, match=rf"{rung.name} has no .*; torch_dense has them"):
+        with pytest.raises(RuntimeError, match=rf"{form.name} has no .*; torch_dense has them"):
             wanted(query)
 
 
 # -- 7. Numbers at the edge of the dtype
 
 
-@every_rung
-def test_scores_near_the_smallest_number_are_ordered(rung: Rung) -> None:
+@every_implementation
+def test_scores_near_the_smallest_number_are_ordered(form: Implementation) -> None:
     query, key = np.array([[-1.0]], dtype=np.float32), np.array([[3.2e38], [3e38], [3.1e38]])
     value = np.array([[1.0], [2.0], [3.0]], dtype=np.float32)
-    assert rung(query, key.astype(np.float32), value, scale=1.0).item() == 2.0
+    assert form(query, key.astype(np.float32), value, scale=1.0).item() == 2.0
 
 
-@every_rung_with_gradients
-def test_the_gradient_of_a_key_with_such_a_score(rung: Rung) -> None:
+@every_form_with_gradients
+def test_the_gradient_of_a_key_with_such_a_score(form: Implementation) -> None:
     query, one = np.array([[-3e38]], dtype=np.float32), np.ones((1, 1), dtype=np.float32)
-    found = rung.gradients(query, one, 5 * one, 7 * one, by=("query", "key", "value"), scale=1.0)
+    found = form.gradients(query, one, 5 * one, 7 * one, by=("query", "key", "value"), scale=1.0)
     assert {name: g.item() for name, g in found.items()} == {"query": 0, "key": 0, "value": 7}
 
 
-@every_rung
-def test_room_for_large_values_does_not_hide_an_infinite_one(rung: Rung) -> None:
+@every_implementation
+def test_room_for_large_values_does_not_hide_an_infinite_one(form: Implementation) -> None:
     query, key = np.zeros((2, 1), dtype=np.float32), np.zeros((3, 1), dtype=np.float32)
     value = np.array([[3e38, 1.0], [math.inf, 3e38], [3e38, 3e38]], dtype=np.float32)
-    output = rung(query, key, value)
+    output = form(query, key, value)
     assert np.isposinf(output[:, 0]).all()
     np.testing.assert_allclose(output[:, 1], 2e38, rtol=1e-5)
 
 
-@every_rung_with_gradients
-def test_gradients_beside_values_near_the_largest_number(rung: Rung) -> None:
+@every_form_with_gradients
+def test_gradients_beside_values_near_the_largest_number(form: Implementation) -> None:
     """A gradient of the output that is small enough: everything that follows is finite."""
     arrays = [normal(5, 3), normal(7, 3, seed=2), normal(7, 2, seed=3), normal(5, 2, seed=4)]
     large, small = np.float32(2.0**126), np.float32(2.0**-126)
     value, upstream = arrays[2] / 4, arrays[3]
-    found = rung.gradients(*arrays[:2], value * large, upstream * small)
-    truth = rung.gradients(*arrays[:2], value, upstream)
+    found = form.gradients(*arrays[:2], value * large, upstream * small)
+    truth = form.gradients(*arrays[:2], value, upstream)
     for name, gradient in truth.items():
         scaled = gradient * small if name == "value" else gradient
         np.testing.assert_allclose(found[name], scaled, rtol=1e-4, atol=1e-5 * np.abs(scaled).max())

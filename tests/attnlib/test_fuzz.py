@@ -17,8 +17,8 @@ import numpy as np
 import plain_torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from implementations import DTYPES, IMPLEMENTATIONS, Implementation, on
 from numpy.typing import NDArray
-from rungs import DTYPES, RUNGS, Rung, on
 from tolerance import HALF, assert_close, epsilon, forward_size, gradient_sizes, lse_size
 
 Array = NDArray[Any]
@@ -141,10 +141,10 @@ class Call:
         return definition(**self.arrays, **known, **how)
 
 
-def attempt(rung: Rung, call: Call) -> tuple[Array, Array] | Exception:
+def attempt(form: Implementation, call: Call) -> tuple[Array, Array] | Exception:
     """Return output and log-sum-exp, or the ValueError or TypeError that came."""
     try:
-        return rung.with_lse(**call.arrays, **call.options)
+        return form.with_lse(**call.arrays, **call.options)
     except REFUSED as error:
         return error
 
@@ -185,8 +185,8 @@ def bent(draw: st.DrawFn, shape: Shape) -> Shape:
     return (*before, draw(SIZES), *([] if way == "resize" else [size]), *after)
 
 
-def more_options(rung: Rung) -> dict[str, list[Any]]:
-    """Return the options that the rung has beyond the common ones, with good values."""
+def more_options(form: Implementation) -> dict[str, list[Any]]:
+    """Return the options that the form has beyond the common ones, with good values."""
     sizes = [1, 2, 3, 100]
     return {
         "numpy_blockwise": {"block_size": sizes},
@@ -194,11 +194,11 @@ def more_options(rung: Rung) -> dict[str, list[Any]]:
         "torch_decoding": {"block_size_k": sizes},
         "torch_ring": {"n_devices": [1, 2, 3, 5], "balance": ["zigzag", "contiguous"]},
         "triton_fused": {"deterministic": [True, False]},
-    }.get(rung.name, {})
+    }.get(form.name, {})
 
 
 @st.composite
-def calls(draw: st.DrawFn, rung: Rung, *, bend: bool = True, spoil: bool = False) -> Call:
+def calls(draw: st.DrawFn, form: Implementation, *, bend: bool = True, spoil: bool = False) -> Call:
     """Draw a call that is right, and bend it up to twice, or spoil some of its numbers."""
     n_queries, n_keys, n_features, n_values = (draw(SIZES) for _ in range(4))
     batch = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 0]), max_size=2)))
@@ -224,7 +224,7 @@ def calls(draw: st.DrawFn, rung: Rung, *, bend: bool = True, spoil: bool = False
             part_of((*np.broadcast_shapes(*own), *heads[0], n_queries, n_keys))
         )
         dtypes["attn_mask"] = {"boolean": "bool", "floating": dtype, "narrow": "float32"}[masked]
-    for name, values in (more_options(rung) | {"scale": [0.0, -0.7, 2, 0.3]}).items():
+    for name, values in (more_options(form) | {"scale": [0.0, -0.7, 2, 0.3]}).items():
         if draw(st.booleans()):
             options[name] = draw(st.sampled_from(values))
     for _ in range(draw(st.sampled_from([0, 1, 1, 2])) if bend else 0):
@@ -251,28 +251,28 @@ def calls(draw: st.DrawFn, rung: Rung, *, bend: bool = True, spoil: bool = False
 # -- attention -------------------------------------------------------------------------------------
 
 # The sizes of blocks are drawn like everything else.
-WHOLE = [rung for rung in RUNGS if not rung.blocks]
-each_rung = on(WHOLE)
-each_rung_with_gradients = on(rung for rung in WHOLE if rung.on_tensors)
+WHOLE = [form for form in IMPLEMENTATIONS if not form.blocks]
+each_form = on(WHOLE)
+each_form_with_gradients = on(form for form in WHOLE if form.on_tensors)
 
 
-@each_rung
-def test_every_call_is_right_or_refused(rung: Rung) -> None:
-    @examples(3, slow=rung.is_interpreted)
-    @given(call=calls(rung))
+@each_form
+def test_every_call_is_right_or_refused(form: Implementation) -> None:
+    @examples(3, slow=form.is_interpreted)
+    @given(call=calls(form))
     def right_or_refused(call: Call) -> None:
-        result, expected = attempt(rung, call), call.refusals()
+        result, expected = attempt(form, call), call.refusals()
         if expected:
             assert isinstance(result, tuple(expected)), f"{expected} expected, {result!r} came"
             assert "got" in str(result), f"the message does not say what came: {result!r}"
         else:
             assert isinstance(result, tuple), f"refused, and is right: {result!r}"
-            hold(rung, call, *result)
+            hold(form, call, *result)
 
     right_or_refused()
 
 
-def hold(rung: Rung, call: Call, output: Array, lse: Array) -> None:
+def hold(form: Implementation, call: Call, output: Array, lse: Array) -> None:
     """Hold a result against the definition."""
     query, key, value = (call.arrays[name] for name in INPUTS)
     mask, scale = call.arrays.get("attn_mask"), call.options.get("scale")
@@ -284,19 +284,19 @@ def hold(rung: Rung, call: Call, output: Array, lse: Array) -> None:
     if dtype in HALF:
         known = {k: call.options[k] for k in COMMON if k in call.options}
         peer = plain_torch.plain(query, key, value, mask, **known) if truth.size else truth
-        if not rung.rounds_once:
+        if not form.rounds_once:
             floor = epsilon(dtype) / 2 * np.abs(value.astype(float)).max(initial=0)
     size = forward_size(query, key, value, mask, scale)
     assert_close(output, truth, dtype=dtype, size=size, peer=peer, floor=floor)
     assert_close(lse, true_lse, dtype=sums, size=lse_size(query, key, mask, scale))
 
 
-@each_rung
-def test_what_is_not_finite_comes_out_where_it_takes_part(rung: Rung) -> None:
-    @examples(1, slow=rung.is_interpreted)
-    @given(call=calls(rung, bend=False, spoil=True))
+@each_form
+def test_what_is_not_finite_comes_out_where_it_takes_part(form: Implementation) -> None:
+    @examples(1, slow=form.is_interpreted)
+    @given(call=calls(form, bend=False, spoil=True))
     def right(call: Call) -> None:
-        result = attempt(rung, call)
+        result = attempt(form, call)
         assert isinstance(result, tuple), f"refused, and is right: {result!r}"
         output, lse = result
         truth, true_lse = call.truth()
@@ -310,9 +310,9 @@ def test_what_is_not_finite_comes_out_where_it_takes_part(rung: Rung) -> None:
         spoilt = ~np.isfinite(value).all(axis=-2, keepdims=True)
         if options.get("enable_gqa"):
             spoilt = spoilt.any(axis=-3, keepdims=True)
-        if rung.multiplies_removed_values and (mask is not None or options.get("is_causal")):
+        if form.multiplies_removed_values and (mask is not None or options.get("is_causal")):
             output, truth = (np.where(spoilt & np.isnan(output), 0, x) for x in (output, truth))
-        if rung.name == "torch_ring" and not (np.isfinite(query).all() and np.isfinite(key).all()):
+        if form.name == "torch_ring" and not (np.isfinite(query).all() and np.isfinite(key).all()):
             # Where all scores of a part are -∞, the ring leaves the part out.
             output, truth = (np.where(spoilt, 0, x) for x in (output, truth))
         scale = options.get("scale")
@@ -323,17 +323,17 @@ def test_what_is_not_finite_comes_out_where_it_takes_part(rung: Rung) -> None:
     right()
 
 
-@each_rung_with_gradients
-def test_gradients_are_right_for_every_shape(rung: Rung) -> None:
-    @examples(1, slow=rung.is_interpreted)
-    @given(call=calls(rung, bend=False))
+@each_form_with_gradients
+def test_gradients_are_right_for_every_shape(form: Implementation) -> None:
+    @examples(1, slow=form.is_interpreted)
+    @given(call=calls(form, bend=False))
     def right(call: Call) -> None:
         truth, true_lse = call.truth()
         assume(truth.size)
         above = [numbers(x.shape, "float64", seed) for seed, x in enumerate((truth, true_lse))]
         query, key, value = (call.arrays[name] for name in INPUTS)
         arrays = query, key, value, above[0], call.arrays.get("attn_mask"), above[1]
-        found = rung.gradients(*arrays, **call.options)
+        found = form.gradients(*arrays, **call.options)
         known = {k: call.options[k] for k in COMMON if k in call.options}
         expected = plain_torch.gradients(*arrays, **known)
         sizes = gradient_sizes(*arrays, call.options.get("scale"))

@@ -59,14 +59,14 @@ def test_attnlib_never_imports_attnbook() -> None:
 
 
 def test_no_rung_takes_a_private_name_from_another() -> None:
-    for rung in attnlib._MODULES:
-        folder = ROOT / "attnlib" / rung
+    for form in attnlib._MODULES:
+        folder = ROOT / "attnlib" / form
         for path in folder.glob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom):
                     other = (node.module or "").removeprefix("attnlib.").partition(".")[0]
                     names = [alias.name for alias in node.names if alias.name.startswith("_")]
-                    assert not names or other == rung or other not in attnlib._MODULES, path
+                    assert not names or other == form or other not in attnlib._MODULES, path
 
 
 def test_the_ladder() -> None:
@@ -78,7 +78,7 @@ def test_the_ladder() -> None:
         assert function.__doc__
 
 
-def test_a_rung_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(attnlib._MODULES, "numpy_dense", ("numpy", "a_package_that_is_not_there"))
     assert "numpy_dense" not in attnlib.implementations()
     assert "numpy_tokenwise" in attnlib.implementations()

@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from implementations import IMPLEMENTATIONS, on
 from numpy.typing import NDArray
-from rungs import RUNGS, on
 
 from attnlib import masks, numpy_tokenwise
 from attnlib.numpy_blockwise import SoftmaxState
@@ -132,36 +132,36 @@ def test_steps_leave_their_inputs_alone() -> None:
 
 # -- both dense forms ------------------------------------------------------------------------------
 
-DENSE = on(rung for rung in RUNGS if rung.name.endswith("_dense"))
+DENSE = on(form for form in IMPLEMENTATIONS if form.name.endswith("_dense"))
 
 
-def step(rung: Any, name: str, *arrays: Array, **options: Any) -> Any:
-    return rung.take(rung.function(name)(*map(rung.give, arrays), **options))
+def step(form: Any, name: str, *arrays: Array, **options: Any) -> Any:
+    return form.take(form.function(name)(*map(form.give, arrays), **options))
 
 
 @DENSE
-def test_weights_of_grouped_heads(rung: Any) -> None:
+def test_weights_of_grouped_heads(form: Any) -> None:
     query, key = drawn((2, 6, T, D_K), (2, 2, S, D_K))
     options: dict[str, Any] = {"is_causal": True, "causal_align": "bottom-right"}
-    found = step(rung, "attention_weights", query, key, enable_gqa=True, **options)
+    found = step(form, "attention_weights", query, key, enable_gqa=True, **options)
     for h in range(6):
-        alone = step(rung, "attention_weights", query[:, h], key[:, h // 3], **options)
+        alone = step(form, "attention_weights", query[:, h], key[:, h // 3], **options)
         np.testing.assert_allclose(found[:, h], alone, rtol=1e-14)
     seen = masks.causal(T, S, align="bottom-right")
     assert np.all((found > 0) == seen)
 
 
 @DENSE
-def test_self_attention_of_grouped_heads(rung: Any) -> None:
+def test_self_attention_of_grouped_heads(form: Any) -> None:
     X, W_Q, W_K, W_V = drawn((4, 1, T, 6), (6, 6, D_K), (2, 6, D_K), (2, 6, D_V))
     options: dict[str, Any] = {"window": (2, 0)}
-    found = step(rung, "self_attention", X, W_Q, W_K, W_V, enable_gqa=True, **options)
+    found = step(form, "self_attention", X, W_Q, W_K, W_V, enable_gqa=True, **options)
     assert found.shape == (4, 6, T, D_V)
     for h in range(6):
         matrices = W_Q[h], W_K[h // 3], W_V[h // 3]
-        alone = step(rung, "self_attention", X[:, 0], *matrices, **options)
+        alone = step(form, "self_attention", X[:, 0], *matrices, **options)
         np.testing.assert_allclose(found[:, h], alone, rtol=1e-13)
     with pytest.raises(ValueError, match="heads"):
-        step(rung, "self_attention", X, W_Q, W_K, W_V)
+        step(form, "self_attention", X, W_Q, W_K, W_V)
     with pytest.raises(ValueError, match=r"^X .*W_K"):
-        step(rung, "self_attention", X, W_Q, W_K[0, :, 0], W_V)
+        step(form, "self_attention", X, W_Q, W_K[0, :, 0], W_V)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rungs import DTYPES
+from implementations import DTYPES
 from torch.nn import functional
 
 import attnlib

@@ -1,4 +1,4 @@
-"""What `torch_blockwise` promises beyond the contract of all rungs: see test_conformance."""
+"""What `torch_blockwise` promises beyond the contract of all forms: see test_conformance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from implementations import Implementation
 from inputs import drawn
-from rungs import Rung
 from tolerance import assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
@@ -82,10 +82,10 @@ def test_long_sequences_in_blocks_of_its_own_choice(
         [mask] = drawn((n_queries, n_keys), seed=4)
         mask = mask > 1 if kind == "boolean" else np.where(mask > 1, mask, -np.inf)
     options = {"is_causal": kind == "causal", "scale": scale}
-    rung, dense = Rung("torch_blockwise"), Rung("torch_dense")
+    form, dense = Implementation("torch_blockwise"), Implementation("torch_dense")
     with mock.patch.object(os, "sysconf", lambda name: 2**12):
-        output, lse = rung.with_lse(*arrays[:3], mask, **options)
-        found = rung.gradients(*arrays, mask, **options)
+        output, lse = form.with_lse(*arrays[:3], mask, **options)
+        found = form.gradients(*arrays, mask, **options)
     true, true_lse = dense.with_lse(*arrays[:3], mask, **options)
     # In float64 the bounds are small; and both sides are computed.
     size, sizes = forward_size(*arrays[:3], mask, scale), gradient_sizes(*arrays, mask, None, scale)

@@ -1,4 +1,4 @@
-"""What `torch_decoding` promises beyond the contract of all rungs: see test_cases.
+"""What `torch_decoding` promises beyond the contract of all forms: see test_cases.
 
 What must be the same bit for bit runs on one thread: two may cut a product in other places.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from rungs import array
+from implementations import array
 from torch import Tensor
 
-from attnlib import torch_dense
+from attnlib import torch_decoding, torch_dense
 from attnlib.torch_decoding import KVCache, attend, merge
 from attnlib.torch_layers import MultiHeadSelfAttention
 
@@ -110,6 +110,13 @@ def test_a_scale_that_float32_does_not_hold_is_no_infinity() -> None:
     new = [torch.full((1, 1, 1, 1), number) for number in (1e-30, 1e-30, 3.0)]
     cache = KVCache(1, 1, 2, 1)
     assert attend(*new, cache, scale=1e60).item() == attend(*new, cache, scale=1e60).item() == 3.0
+
+
+def test_pieces_have_at_least_one_key() -> None:
+    for name in ("", "_with_lse"):
+        function = getattr(torch_decoding, f"scaled_dot_product_attention{name}")
+        with pytest.raises(ValueError, match="block_size_k must be at least 1; got 0"):
+            function(*tokens(n_tokens=2), block_size_k=0)
 
 
 @pytest.mark.parametrize("block_size_k", [None, 2])

@@ -1,4 +1,4 @@
-"""What `torch_dense` promises beyond the contract of all rungs: see test_conformance."""
+"""What `torch_dense` promises beyond the contract of all forms: see test_conformance."""
 
 from __future__ import annotations
 

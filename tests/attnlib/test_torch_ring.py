@@ -1,4 +1,4 @@
-"""What `torch_ring` promises beyond the contract of all rungs, in one process: see test_cases.
+"""What `torch_ring` promises beyond the contract of all forms, in one process: see test_cases.
 
 Real processes are in test_torch_ring_ranks. They run the same code, with another link.
 """

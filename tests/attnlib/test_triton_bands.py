@@ -17,8 +17,8 @@ from attnlib._checks import Band
 pytest.importorskip("triton", reason="triton is for Linux")
 
 from bands import DEVICE, E_V, SCALE, E, operands, run, seen, upstream
+from implementations import tensor
 from inputs import drawn
-from rungs import tensor
 from torch import Tensor
 
 from attnlib import triton_fused
@@ -215,8 +215,8 @@ def test_a_mask_that_is_broadcast_has_a_gradient_of_its_own_shape(
     mask.requires_grad_()
     band = {"window": (5, 2), "causal_align": "bottom-right"} if has_band else {}
     found = []
-    for rung in (triton_fused, torch_dense):
-        function: Any = rung.scaled_dot_product_attention_with_lse
+    for form in (triton_fused, torch_dense):
+        function: Any = form.scaled_dot_product_attention_with_lse
         results: tuple[Tensor, Tensor] = function(*given, mask, **band, enable_gqa=True)
         above = [tensor(x, DEVICE) for x in drawn(*(y.shape for y in results), seed=9)]
         found += torch.autograd.grad(results, mask, above)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from implementations import array, devices
+from implementations import tensor as as_tensor
 from inputs import drawn
-from rungs import array, devices
-from rungs import tensor as as_tensor
 from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
@@ -593,7 +593,7 @@ def test_meta() -> None:
 
 
 def test_without_a_gpu_and_without_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rung is not listed, and says what to do."""
+    """The form is not listed, and says what to do."""
     monkeypatch.setattr(triton_fused, "INTERPRETED", False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "triton_fused" not in attnlib.implementations()

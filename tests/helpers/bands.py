@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from implementations import devices, tensor
 from inputs import drawn
-from rungs import devices, tensor
 from torch import Tensor
 
 from attnlib._checks import Band

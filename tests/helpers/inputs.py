@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from implementations import DTYPES
 from numpy.typing import NDArray
-from rungs import DTYPES
 
 from attnlib.conformance._calls import E_V, B, E, H, L, S
 

@@ -1,8 +1,8 @@
 """Attention by PyTorch: an independent peer, the truth of gradients, the measure of half precision.
 
-In float64 `gradients` is what every rung's gradient is held against; test_conformance_gradients
+In float64 `gradients` is what every form's gradient is held against; test_conformance_gradients
 holds it against the equations of `attnlib.conformance`. In half precision the errors of `plain` and
-`gradients` are what a rung's own errors are measured by.
+`gradients` are what a form's own errors are measured by.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 import torch
+from implementations import array, tensor
 from numpy.typing import NDArray
-from rungs import array, tensor
 
 from attnlib.conformance._torch_backend import plain_scores
 
@@ -62,7 +62,7 @@ def gradients(
     lse_upstream: Array | None = None,
     **options: Any,
 ) -> dict[str, Array]:
-    """Return the gradient of `attention` by each floating input; see `Rung.gradients`."""
+    """Return the gradient of `attention` by each floating input; see `Implementation.gradients`."""
     own = {"query": tensor(query), "key": tensor(key), "value": tensor(value)}
     mask = None if attn_mask is None else tensor(attn_mask)
     if mask is not None and mask.is_floating_point():

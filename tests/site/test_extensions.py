@@ -16,7 +16,9 @@ from docutils import nodes
 
 from tests.site.conftest import ROOT
 
-NAMES = ("accessible_pages", "book_pages", "docstrings", "plain_search", "static_math")
+NAMES = (
+    "accessible_pages", "book_pages", "docstrings", "plain_search", "source_links", "static_math",
+)  # fmt: skip
 
 
 @pytest.mark.quick

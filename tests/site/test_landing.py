@@ -62,12 +62,12 @@ def test_every_page_of_the_course_can_be_reached_from_the_first(open_page: OpenP
     assert {f"reference/{one}.html" for one in wanted} <= {*links}
 
 
-def test_rungs_lead_to_a_chapter_about_them(open_page: OpenPage, book: Path) -> None:
+def test_implementations_lead_to_a_chapter_about_them(open_page: OpenPage, book: Path) -> None:
     names = []
-    for rung in open_page("index").page.locator(".ladder > li").all():
-        names.append(str(rung.locator("code").text_content()))
-        target = str(rung.locator("a").get_attribute("href"))
-        first = re.search(r"chapters? (\d+)", str(rung.locator("a").text_content()))
+    for form in open_page("index").page.locator(".ladder > li").all():
+        names.append(str(form.locator("code").text_content()))
+        target = str(form.locator("a").get_attribute("href"))
+        first = re.search(r"chapters? (\d+)", str(form.locator("a").text_content()))
         assert first and f"/{int(first[1]):02}_" in target
         assert names[-1] in (book / target).read_text(encoding="utf-8")
     assert {*implementations(), "numpy_tokenwise"} <= {*names}

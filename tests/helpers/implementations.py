@@ -1,8 +1,8 @@
-"""Every rung of `attnlib.implementations()`, as functions from NumPy arrays to NumPy arrays.
+"""Every form of `attnlib.implementations()`, as functions from NumPy arrays to NumPy arrays.
 
-A new rung needs nothing here; what a rung promises beyond the common contract is said by its
-properties. bfloat16 is an array of ml_dtypes. A rung on tensors appears once for each device, and
-a rung that works in blocks once for each choice of their sizes in BLOCKS.
+A new form needs nothing here; what a form promises beyond the common contract is said by its
+properties. bfloat16 is an array of ml_dtypes. A form on tensors appears once for each device, and
+a form that works in blocks once for each choice of their sizes in BLOCKS.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def array(result: torch.Tensor) -> Array:
 
 
 @dataclass(frozen=True)
-class Rung:
+class Implementation:
     """One implementation on one device."""
 
     name: str
@@ -117,7 +117,7 @@ class Rung:
     def has_second_derivatives(self) -> bool:
         """Whether gradients have gradients, and there is a forward mode.
 
-        Asked for them, the others name a rung that has them.
+        Asked for them, the others name a form that has them.
         """
         return self.is_differentiated_by_autograd
 
@@ -131,11 +131,11 @@ class Rung:
         return functools.partial(found, **dict(self.blocks)) if self.blocks else found
 
     def give(self, array: Array) -> Any:
-        """Return what this rung takes for an array."""
+        """Return what this form takes for an array."""
         return tensor(array, self.device) if self.on_tensors else array
 
     def take(self, result: Any) -> Array:
-        """Return an array for what this rung returned."""
+        """Return an array for what this form returned."""
         if not self.on_tensors:
             assert isinstance(result, np.ndarray)
             return result
@@ -213,36 +213,36 @@ BLOCKS: dict[str, list[dict[str, int]]] = {
 
 
 def devices(name: str) -> tuple[str, ...]:
-    """Return the devices of a rung. The kernel runs on a GPU, or in the interpreter on the CPU."""
+    """Return the devices of a form. The kernel runs on a GPU, or in the interpreter on the CPU."""
     needs = attnlib._MODULES[name]
     return DEVICES[-1:] if "triton" in needs else DEVICES if "torch" in needs else ("cpu",)
 
 
-RUNGS = [
-    Rung(name, device, tuple(blocks.items()))
+IMPLEMENTATIONS = [
+    Implementation(name, device, tuple(blocks.items()))
     for name in attnlib.implementations()
     for device in devices(name)
     for blocks in ({}, *BLOCKS.get(name, ()))
 ]
-WITH_GRADIENTS = [rung for rung in RUNGS if rung.on_tensors]
+WITH_GRADIENTS = [form for form in IMPLEMENTATIONS if form.on_tensors]
 
 
-def on(rungs: Iterable[Rung], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecorator:
-    """Run a test on each of these rungs, and in each of these dtypes if it takes a dtype.
+def on(forms: Iterable[Implementation], *, dtypes: Iterable[Any] = ()) -> pytest.MarkDecorator:
+    """Run a test on each of these implementations, and in each of these dtypes if it takes a dtype.
 
     In an interpreter a call takes a tenth of a second, and in a ring many calls make one. There a
-    test runs in the first dtype alone, and `make slow` runs it. (`make test` asks such a rung what
+    test runs in the first dtype alone, and `make slow` runs it. (`make test` asks such a form what
     test_cases asks, and its own tests.)
     """
     first, *others = [[dtype] for dtype in dtypes] or [[]]
     chosen = []
-    for rung in rungs:
-        marks = [pytest.mark.slow] if rung.takes_long else []
-        for dtype in (first, *([] if rung.takes_long else others)):
-            name = "-".join(map(str, (rung, *dtype)))
-            chosen.append(pytest.param(rung, *dtype, marks=marks, id=name))
-    return pytest.mark.parametrize("rung,dtype" if first else "rung", chosen)
+    for form in forms:
+        marks = [pytest.mark.slow] if form.takes_long else []
+        for dtype in (first, *([] if form.takes_long else others)):
+            name = "-".join(map(str, (form, *dtype)))
+            chosen.append(pytest.param(form, *dtype, marks=marks, id=name))
+    return pytest.mark.parametrize("form,dtype" if first else "form", chosen)
 
 
-every_rung = on(RUNGS)
-every_rung_with_gradients = on(WITH_GRADIENTS)
+every_implementation = on(IMPLEMENTATIONS)
+every_form_with_gradients = on(WITH_GRADIENTS)
