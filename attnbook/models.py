@@ -6,7 +6,7 @@ on the device meta, where tensors have shapes and no numbers.
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "transformers")
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "implementations"]
+__all__ = ["__version__", "implementations", "needs"]
 
 # Each module with an implementation, and the packages that it needs. A new one is a new row.
 _MODULES: dict[str, tuple[str, ...]] = {
@@ -37,6 +37,13 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "triton_fused": ("numpy", "torch", "triton"),
     "torch_decoding": ("numpy", "torch"),
     "torch_ring": ("numpy", "torch"),
+}
+# The extra that brings a package: pip install "attnlib[figures]".
+_EXTRAS = {
+    "torch": "torch",
+    "triton": "triton",
+    "matplotlib": "figures",
+    "transformers": "models",
 }
 
 
@@ -60,3 +67,15 @@ def implementations() -> dict[str, Callable[..., Any]]:
         for name, module in modules.items()
         if getattr(module, "available", lambda: True)()
     }
+
+
+def needs(module: str, package: str) -> None:
+    """Import a package for a module. Where it is missing, the error says which extra brings it."""
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        what = f"{module} needs {package}, which is not installed"
+        how = f'pip install "attnlib[{_EXTRAS[package]}]"'
+        raise ModuleNotFoundError(f"{what}: {how}", name=package) from error

@@ -22,7 +22,7 @@ bfloat16) is computed in float32 and rounded once, at the end. What makes the lo
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

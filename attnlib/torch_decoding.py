@@ -16,13 +16,13 @@ output o of its own keys, and pieces 1 … n become one by chapter 12's law:
 
 This is `scaled_dot_product_attention` and `merge`. For a single new token `attend` has a shorter
 way to the same output: all scores of one row are at hand, so it takes one softmax of them, and
-splits the two products alone (`_split`). Merging the states of pieces takes 1.7 to 7 times as long
-(benchmarks/README.md), because each state is many small steps.
+splits the two products alone (`_split`). Merging the states of pieces takes 1.7 to 3.7 times as
+long (benchmarks/README.md), because each state is many small steps.
 """
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

@@ -14,7 +14,7 @@ the meta device. Under `torch.autocast` inputs are cast as for torch's own atten
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

@@ -11,7 +11,7 @@ keys with variance 1, which dividing by √d_k assumes (chapter 03). Biases star
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

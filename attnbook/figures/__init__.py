@@ -5,7 +5,7 @@
 Drawing: weights, 1 by 1; rows: query i asks, columns: key j answers (a). row a: 1.00.
 """
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "matplotlib")
 

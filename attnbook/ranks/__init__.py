@@ -7,7 +7,7 @@
 To run a script on ranks, on several machines or with GPUs, there is `torchrun`.
 """
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

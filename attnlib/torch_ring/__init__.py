@@ -27,7 +27,7 @@ and log-sum-exps sends far less: keys and values stay where they are.
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 

@@ -18,7 +18,7 @@ the environment before triton is imported) on the CPU, to be read, tested and st
 
 from __future__ import annotations
 
-from attnlib.extras import needs
+from attnlib import needs
 
 needs(__name__, "torch")
 needs(__name__, "triton")

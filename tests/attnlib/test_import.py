@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import attnlib
-import attnlib.extras
 
 ROOT = Path(attnlib.__path__[0]).parent
 LADDER = ["numpy_tokenwise", "numpy_dense", "torch_dense"]
@@ -146,14 +145,14 @@ def test_a_package_that_is_broken_shows_its_own_error(
         (tmp_path / "broken_package.py").write_text(line)
         importlib.invalidate_caches()
         with pytest.raises(error, match=r"what_it_needs_itself|no_such_function") as caught:
-            attnlib.extras.needs("attnlib.torch_dense", "broken_package")
+            attnlib.needs("attnlib.torch_dense", "broken_package")
         assert "which is not installed" not in str(caught.value)
 
 
 def test_the_extras_are_those_of_the_project() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    for package, extra in attnlib.extras.EXTRAS.items():
+    for package, extra in attnlib._EXTRAS.items():
         assert any(requirement.startswith(package) for requirement in extras[extra])
 
 
