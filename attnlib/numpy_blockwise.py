@@ -72,7 +72,8 @@ def _attend(
         output, lse = _fold(call, call.value, size)
         if not np.isfinite(output).all():
             # o = Σ_j exp(s_j - m) v_j may be infinite where the mean o / ℓ is not: for values
-            # beside the largest number. Divided by a power of 2, they lose no digit.
+            # beside the largest number. Divided by a power of 2, they lose no digit. (For NaN that
+            # is the caller's own, this second pass changes nothing.)
             exponent = call.n_keys.bit_length()
             again, _ = _fold(call, np.ldexp(call.value, -exponent), size)
             output = np.where(np.isfinite(output), output, np.ldexp(again, exponent))

@@ -7,7 +7,8 @@ For query i, with the keys j that it may see:
     o_i  = Σ_j a_ij v_j
 
 Explicit loops and Python floats: slow, and right. All sums are in float64, whatever the dtype. Who
-may see whom is decided here, in `_sees`, and by nothing that other forms share.
+may see whom is decided here, in `_sees`; what is shared with other forms checks the arguments, and
+restores the caller's dtype.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def scaled_dot_product_attention(
 
     softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
 
-    A key takes part in a query's row if the mask there is True, or a float other than -∞, and,
-    with `is_causal`, if j ≤ i. A key that does not take part is not read: NaN in it changes
-    nothing. NaN in what takes part gives NaN. A row in which no key takes part gives zeros.
+    A key takes part in a query's row if the mask there is True, or a float other than -∞, and if
+    `is_causal` (j ≤ i) and `window` let it. A key that does not take part is not read: NaN in it
+    changes nothing. NaN in what takes part gives NaN. A row in which no key takes part gives zeros.
 
     Source:
         Vaswani et al. 2017, equation 1; chapter 05.
@@ -68,25 +69,25 @@ def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[A
     """Return the output, and the log-sum-exp."""
     with np.errstate(all="ignore"):
         call = Call(query, key, value, options, dtype=np.float64)  # checks all arguments
-    n_queries, n_keys, heads = query.shape[-2], key.shape[-2], call.out_batch
+    n_queries, n_keys, batch = query.shape[-2], key.shape[-2], call.out_batch
     # Grouped query heads share a key head: head h has the keys of head h // (H / H_kv).
     group = query.shape[-3] // key.shape[-3] if options.enable_gqa else 1
-    kv_heads = (*heads[:-1], key.shape[-3]) if options.enable_gqa else heads
+    kv_batch = (*batch[:-1], key.shape[-3]) if options.enable_gqa else batch
     scale = 1 / math.sqrt(query.shape[-1] or 1) if options.scale is None else float(options.scale)
     mask = np.True_ if options.attn_mask is None else options.attn_mask
     bias = np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask
-    queries = np.broadcast_to(query, (*heads, *query.shape[-2:]))
-    keys, values = (np.broadcast_to(x, (*kv_heads, *x.shape[-2:])) for x in (key, value))
-    biases = np.broadcast_to(bias, (*heads, n_queries, n_keys))
-    output = np.zeros((*heads, n_queries, value.shape[-1]))
+    queries = np.broadcast_to(query, (*batch, *query.shape[-2:]))
+    keys, values = (np.broadcast_to(x, (*kv_batch, *x.shape[-2:])) for x in (key, value))
+    biases = np.broadcast_to(bias, (*batch, n_queries, n_keys))
+    output = np.zeros((*batch, n_queries, value.shape[-1]))
     lse = np.zeros(output.shape[:-1])
-    for head in np.ndindex(heads):
+    for head in np.ndindex(batch):
         kv_head = (*head[:-1], head[-1] // group) if head else head
         q, k, v = _numbers(queries[head]), _numbers(keys[kv_head]), _numbers(values[kv_head])
         b = _numbers(biases[head])
         for i in range(n_queries):
-            near = [j for j in range(n_keys) if _sees(i, j, n_queries, n_keys, options)]
-            seen = [j for j in near if b[i][j] != -math.inf]
+            allowed = [j for j in range(n_keys) if _sees(i, j, n_queries, n_keys, options)]
+            seen = [j for j in allowed if b[i][j] != -math.inf]
             scores = [scale * _dot(q[i], k[j]) + b[i][j] for j in seen]
             weights, lse[(*head, i)] = _softmax(scores)
             for c in range(output.shape[-1]):

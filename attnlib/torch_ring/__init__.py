@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 Group: TypeAlias = "ProcessGroup | DeviceMesh | None"
 MOST_THREADS = 1024
-OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and its m is in units of 1
+OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and computes with e^x, not with 2^x
 
 
 def _pass_forward(

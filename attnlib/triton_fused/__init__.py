@@ -1,12 +1,17 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
-Every other form sends tiles of scores to memory and back between two operations. Here a tile is
+A block of keys changes what is kept of each row, with unit = scale · log₂e:
+
+    m_new   = max(m, max_j s_j)              weights_j = 2^(unit · (s_j - m_new))
+    rescale = 2^(unit · (m - m_new))         ell       = rescale · ell + Σ_j weights_j
+                                             o         = rescale · o + Σ_j weights_j v_j
+
+A form of several operations sends scores to memory and back between two of them. Here a tile is
 computed, turned into weights and used up on the chip (`_forward`, `_backward`, and `_mask_backward`
 for a mask that learns; `_tiles` holds what they share, `launch` starts them, `tuning` chooses how
 large a tile is). Queries, keys and values are read. Written are the output and three numbers a row:
-the log-sum-exp, the largest score m and log₂ ell. In half precision a forward
-that will be differentiated writes a second output, which holds what the first one lost when it was
-rounded.
+the log-sum-exp, the largest score m and log₂ ell. In half precision a forward that will be
+differentiated writes a second output, which holds what the first one lost when it was rounded.
 
 Products take half precision in and add up in float32, which is what matrix units do. The weights
 are rounded to the values' dtype before they meet them, as every flash kernel rounds them. float32
@@ -64,8 +69,8 @@ def scaled_dot_product_attention(
     products of queries and keys must stay within float32 before they are scaled. The same call
     gives the same bits; with `deterministic=False` the backward is faster, and the last bits of
     the query's gradient may change from call to call. A floating mask has a gradient, in memory of
-    its own shape, summed where the mask is broadcast. Tensors that are not on a GPU (see above)
-    raise a ValueError; second derivatives a RuntimeError.
+    its own shape, summed where the mask is broadcast. Tensors that are not on a GPU, where
+    there is no interpreter, raise a ValueError; second derivatives a RuntimeError.
 
     Source:
         Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
