@@ -15,7 +15,12 @@ REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["reposito
 
 
 def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
-    """Return the address of what is documented, with its first and last line; None for data."""
+    """Return the address of what is documented, with its first and last line; None for data.
+
+    >>> address = linkcode_resolve("py", {"module": "attnlib.masks", "fullname": "causal"})
+    >>> str(address).partition("/blob/main/")[2].partition("#")[0]
+    'attnlib/masks.py'
+    """
     if domain != "py" or not info["module"]:
         return None
     try:

@@ -116,7 +116,7 @@ def test_pieces_have_at_least_one_key() -> None:
     for name in ("", "_with_lse"):
         function = getattr(torch_decoding, f"scaled_dot_product_attention{name}")
         with pytest.raises(ValueError, match="block_size_k must be at least 1; got 0"):
-            function(*tokens(n_tokens=2), block_size_k=0)
+            function(*tokens(n_tokens=2), enable_gqa=True, block_size_k=0)
 
 
 @pytest.mark.parametrize("block_size_k", [None, 2])
