@@ -48,20 +48,6 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options, block_size)[0]
 
 
-def scaled_dot_product_attention_with_lse(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    block_size: int = 128,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size)
-
-
-document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)
-
-
 def _attend(
     query: Array, key: Array, value: Array, options: Options, block_size: int
 ) -> tuple[Array, Array]:
@@ -78,6 +64,20 @@ def _attend(
             again, _ = _fold(call, np.ldexp(call.value, -exponent), size)
             output = np.where(np.isfinite(output), output, np.ldexp(again, exponent))
         return call.finish(output, lse)
+
+
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size: int = 128,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)
 
 
 def _fold(call: Call, value: Array, size: int) -> tuple[Array, Array]:

@@ -45,6 +45,16 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options)[0]
 
 
+def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
+    """Return the output, and the log-sum-exp."""
+    with np.errstate(all="ignore"):
+        call = Call(query, key, value, options)
+        scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
+        weights, lse = _softmax(scores)
+        output = weighted_sum(weights, call.value, scores)  # A V
+        return call.finish(output, lse[..., 0])
+
+
 def scaled_dot_product_attention_with_lse(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -56,16 +66,6 @@ def scaled_dot_product_attention_with_lse(
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)
-
-
-def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
-    """Return the output, and the log-sum-exp."""
-    with np.errstate(all="ignore"):
-        call = Call(query, key, value, options)
-        scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
-        weights, lse = _softmax(scores)
-        output = weighted_sum(weights, call.value, scores)  # A V
-        return call.finish(output, lse[..., 0])
 
 
 def _softmax(scores: Array, axis: int = -1) -> tuple[Array, Array]:

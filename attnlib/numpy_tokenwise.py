@@ -50,21 +50,6 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options)[0]
 
 
-def scaled_dot_product_attention_with_lse(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)
-
-
-document(
-    scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS, dtype="float64"
-)
-
-
 def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
     """Return the output, and the log-sum-exp."""
     with np.errstate(all="ignore"):
@@ -94,6 +79,21 @@ def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[A
                 output[(*head, i, c)] = _dot(weights, [v[j][c] for j in seen])
     with np.errstate(all="ignore"):
         return call.finish(output, lse)
+
+
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options)
+
+
+document(
+    scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS, dtype="float64"
+)
 
 
 def _sees(i: int, j: int, n_queries: int, n_keys: int, options: Options) -> bool:

@@ -147,21 +147,6 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options, block_size_q, block_size_k)[0]
 
 
-@as_autocast_does
-def scaled_dot_product_attention_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    block_size_q: int | None = None, block_size_k: int | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size_q, block_size_k)
-
-
-document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
-
-
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_q: int | None,
     block_size_k: int | None,
@@ -176,6 +161,21 @@ def _attend(
     ]
     results = _operator(call, [*lengths, 0])
     return call.finish(results.output, results.lse)
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size_q: int | None = None, block_size_k: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, block_size_q, block_size_k)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
 
 
 def block_sizes(query: Tensor, key: Tensor, *, is_causal: bool = False) -> tuple[int, int, int]:

@@ -81,6 +81,20 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options, block_size_k)[0]
 
 
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_k: int | None
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp."""
+    call = DenseCall(query, key, value, options)
+    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
+    whole, left = call.n_keys // size, call.n_keys % size
+    states = [_state(call, 0, whole, size)] if whole else []
+    if left or not whole:
+        states.append(_state(call, whole * size, 1, left))
+    m, ell, o = (torch.cat(x, -2) for x in zip(*states, strict=True))
+    return call.finish(*_merged(m, ell, o))
+
+
 @as_autocast_does
 def scaled_dot_product_attention_with_lse(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -94,20 +108,6 @@ def scaled_dot_product_attention_with_lse(
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_k: int | None
-) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
-    call = DenseCall(query, key, value, options)
-    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
-    whole, left = call.n_keys // size, call.n_keys % size
-    states = [_state(call, 0, whole, size)] if whole else []
-    if left or not whole:
-        states.append(_state(call, whole * size, 1, left))
-    m, ell, o = (torch.cat(x, -2) for x in zip(*states, strict=True))
-    return call.finish(*_merged(m, ell, o))
 
 
 def _state(call: DenseCall, start: int, n: int, size: int) -> tuple[Tensor, Tensor, Tensor]:

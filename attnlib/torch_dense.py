@@ -61,6 +61,19 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options)[0]
 
 
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, wants_lse: bool = False
+) -> tuple[Tensor, Any]:
+    """Return the output, and the log-sum-exp if it is wanted."""
+    call = DenseCall(query, key, value, options, drops=True)
+    scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
+    weights = torch.softmax(scores, -1)
+    if call.dropout_p:
+        weights = torch.dropout(weights, call.dropout_p, train=True)
+    output = torch.matmul(weights, call.value).masked_fill(empty, 0)
+    return call.finish(output, log_sum_exp(scores, empty) if wants_lse else None)
+
+
 @as_autocast_does
 def scaled_dot_product_attention_with_lse(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -77,19 +90,6 @@ document(
     dropout="The chance of each weight to be put to 0; the others are divided by 1 - dropout_p.",
     dropped="dropout_p outside 0 … 1",
 )  # fmt: skip
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, wants_lse: bool = False
-) -> tuple[Tensor, Any]:
-    """Return the output, and the log-sum-exp if it is wanted."""
-    call = DenseCall(query, key, value, options, drops=True)
-    scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
-    weights = torch.softmax(scores, -1)
-    if call.dropout_p:
-        weights = torch.dropout(weights, call.dropout_p, train=True)
-    output = torch.matmul(weights, call.value).masked_fill(empty, 0)
-    return call.finish(output, log_sum_exp(scores, empty) if wants_lse else None)
 
 
 @as_autocast_does

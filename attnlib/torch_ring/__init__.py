@@ -294,6 +294,19 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options, n_devices, balance)[0]
 
 
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: Options, n_devices: int, balance: str
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp."""
+    call = Call(query, key, value, options)
+    check_balance(balance)
+    n_devices = checked_count("n_devices", n_devices, least=1)
+    if n_devices > MOST_THREADS:
+        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
+    results = _operator(call, [n_devices, BALANCES.index(balance)])
+    return call.finish(results.output, results.lse)
+
+
 @as_autocast_does
 def scaled_dot_product_attention_with_lse(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -307,19 +320,6 @@ def scaled_dot_product_attention_with_lse(
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, n_devices: int, balance: str
-) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
-    call = Call(query, key, value, options)
-    check_balance(balance)
-    n_devices = checked_count("n_devices", n_devices, least=1)
-    if n_devices > MOST_THREADS:
-        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
-    results = _operator(call, [n_devices, BALANCES.index(balance)])
-    return call.finish(results.output, results.lse)
 
 
 _operator = operator("torch_ring", _pass_forward, _pass_backward)

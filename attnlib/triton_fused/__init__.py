@@ -86,21 +86,6 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, options, deterministic)[0]
 
 
-@as_autocast_does
-def scaled_dot_product_attention_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    deterministic: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, deterministic)
-
-
-document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
-
-
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, deterministic: bool
 ) -> tuple[Tensor, Tensor]:
@@ -121,6 +106,21 @@ def _attend(
     keeps = keeps and any(x is not None and x.requires_grad for x in leaves)
     results = _operator(call, [deterministic, keeps])
     return call.finish(results.output, results.lse)
+
+
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    deterministic: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+    return _attend(query, key, value, options, deterministic)
+
+
+document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
 
 
 def _like(
