@@ -151,7 +151,9 @@ class Call:
         if np.isinf(output).any():
             # A mean lies among the values. Beside the largest number there is, the rounding of
             # the weights can lift it beyond.
-            bound = np.max(np.abs(self.value), where=~np.isnan(self.value), initial=0)
+            sizes = np.where(np.isnan(self.value), 0, np.abs(self.value))
+            bound = sizes.max(axis=-2, keepdims=True, initial=0)
+            output = output.reshape(*self.batch, self.n_queries, output.shape[-1])
             output = np.clip(output, -bound, bound)
         output = output.reshape(*self.out_batch, self.n_queries, output.shape[-1])
         # A value may have batch dimensions that the scores do not have.

@@ -30,8 +30,8 @@ class Results(NamedTuple):
 
     output: Tensor
     lse: Tensor
-    m: Tensor  # a row's largest score
-    ell: Tensor  # its sum of exp(s - m); triton_fused keeps the logarithm here
+    m: Tensor  # a row's largest score, in the unit of the implementation
+    ell: Tensor  # its sum of weights before division; triton_fused keeps log₂ of it here
     lost: Tensor  # what the output lost when it was rounded
 
 

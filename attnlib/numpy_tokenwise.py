@@ -7,8 +7,8 @@ For query i, with the keys j that it may see:
     o_i  = Σ_j a_ij v_j
 
 Explicit loops and Python floats: slow, and right. All sums are in float64, whatever the dtype. Who
-may see whom is decided here, in `_sees`; what is shared with other forms checks the arguments, and
-restores the caller's dtype.
+may see whom is decided here, in `_sees`. What is shared with other forms checks the arguments,
+keeps a mean beside the largest number finite, and restores the caller's dtype.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ document(
 def _sees(i: int, j: int, n_queries: int, n_keys: int, options: Options) -> bool:
     """Return whether query i may see key j, as far as their positions decide it."""
     position = i + n_keys - n_queries if options.causal_align == "bottom-right" else i
-    left, right = options.window or (None, None)
+    left, right = (None if n is None else int(n) for n in options.window or (None, None))
     return (
         not (options.is_causal and j > position)
         and not (left is not None and j < position - left)

@@ -80,10 +80,10 @@ def sinusoidal(
     _check_even("d_model", d_model)
     base = _checked_base(base)
     check_like(like)
-    xp, device, quiet = _library(like)
+    xp, on, quiet = _library(like)
     with quiet:
-        positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **device)
-        angles = _angles(xp, positions, d_model, base, **device)
+        positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **on)
+        angles = _angles(xp, positions, d_model, base, **on)
         return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
 
 
@@ -156,12 +156,10 @@ def rotary(
         raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {tuple(x.shape)}")
     d = x.shape[-1]
     _check_even("the last dimension of x", d)
-    xp, device, quiet = _library(x)
+    xp, on, quiet = _library(x)
     wide = xp.float32 if dtype_name(x) in HALF else x.dtype
     with quiet:
-        angles = _angles(
-            xp, _positions(xp, positions, tuple(x.shape[:-1]), **device), d, base, **device
-        )
+        angles = _angles(xp, _positions(xp, positions, tuple(x.shape[:-1]), **on), d, base, **on)
         cos, sin, rows = (_as(y, wide, x) for y in (xp.cos(angles), xp.sin(angles), x))
         if interleaved:
             a, b = rows[..., 0::2], rows[..., 1::2]
@@ -192,9 +190,9 @@ def _wide_device(tensor: Any) -> Any:
     return "cpu" if tensor.device.type == "mps" else tensor.device
 
 
-def _angles(xp: Any, positions: Any, d: int, base: float, **device: Any) -> Any:
+def _angles(xp: Any, positions: Any, d: int, base: float, **on: Any) -> Any:
     """Return φ, (…, T, d / 2), from positions (…, T) in float64."""
-    exponents = xp.arange(0, d, 2, dtype=xp.float64, **device) / d
+    exponents = xp.arange(0, d, 2, dtype=xp.float64, **on) / d
     return positions[..., None] * base**-exponents
 
 
@@ -203,11 +201,11 @@ def _as(array: Any, dtype: Any, like: Any) -> Any:
     return array.to(device=like.device, dtype=dtype) if is_tensor(like) else array.astype(dtype)
 
 
-def _positions(xp: Any, positions: Any, rows: Shape, **device: Any) -> Any:
+def _positions(xp: Any, positions: Any, rows: Shape, **on: Any) -> Any:
     """Return positions of any kind in float64, in a shape that broadcasts to rows (…, T)."""
     n_tokens = rows[-1]
     if positions is None:
-        return xp.arange(n_tokens, dtype=xp.float64, **device)
+        return xp.arange(n_tokens, dtype=xp.float64, **on)
     wanted = f"positions must have shape (T,) = ({n_tokens},)"
     if len(rows) > 1:
         wanted += f" or (B, T) = ({rows[0]}, {n_tokens})"
@@ -227,11 +225,11 @@ def _positions(xp: Any, positions: Any, rows: Shape, **device: Any) -> Any:
     ):
         raise TypeError(f"positions must be integers or floating numbers; got dtype {dtype}")
     if is_tensor(given) and xp is not np:
-        return given.to(**device).to(xp.float64)
+        return given.to(**on).to(xp.float64)
     if is_tensor(given):
         return np.asarray(given.detach().cpu().double())
     with np.errstate(all="ignore"):
-        return xp.asarray(given.astype(np.float64), **device)
+        return xp.asarray(given.astype(np.float64), **on)
 
 
 def _checked_base(base: Any) -> float:

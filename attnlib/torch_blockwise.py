@@ -39,11 +39,12 @@ from attnlib._checks import (
     Options,
     Window,
     blocks,
+    check_flag,
     checked_count,
     checked_scale,
 )
 from attnlib._docstrings import TENSORS, document
-from attnlib._tensors import Call, as_autocast_does, computing_dtype
+from attnlib._tensors import Call, as_autocast_does, checked_tensors, computing_dtype
 from attnlib._torch_operators import (
     Four,
     Operand,
@@ -179,15 +180,18 @@ document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TE
 
 
 def block_sizes(query: Tensor, key: Tensor, *, is_causal: bool = False) -> tuple[int, int, int]:
-    """Return the sizes that are chosen for a call: of the blocks, and how many heads come together.
+    """Return what is chosen for a call without a window: sizes of blocks, and heads at a time.
 
     Returns:
-        Queries of a block, keys of a block, heads whose tiles are computed at once.
+        Queries of a block, keys of a block, heads whose tiles are computed at once. A window
+        counts as a causal mask does.
 
     Example:
         >>> block_sizes(torch.zeros(100, 8), torch.zeros(5, 8))[:2]
         (100, 5)
     """
+    checked_tensors({"query": query, "key": key})
+    check_flag("is_causal", is_causal)
     band, dtype = Band(right=0 if is_causal else None), computing_dtype(query.dtype)
     return sizes(query, key, band, dtype, 0, 0)
 
@@ -206,14 +210,15 @@ def _forward(
     tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, output.dtype, options)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
     room = _headroom(value[..., start:stop, :], output.dtype)
-    values = value if room is None else value.to(output.dtype) * room.factor
-    operands: list[Operand] = [query, key, values, attn_mask, output, m[..., None], ell[..., None]]
+    operands: list[Operand] = [query, key, value, attn_mask, output, m[..., None], ell[..., None]]
     if group > 1:
         operands = grouped(group, *operands)
     with torch.autocast(query.device.type, enabled=False):
         for q, k, v, tiles.mask, *rows in heads(_batch(operands), operands, together):
             assert k is not None and v is not None
-            _fold(tiles, q, k.to(output.dtype), v.to(output.dtype), rows, *lengths)  # type: ignore[arg-type]
+            k, v = k.to(output.dtype), v.to(output.dtype)
+            v = v if room is None else v * room.factor
+            _fold(tiles, q, k, v, rows, *lengths)  # type: ignore[arg-type]
     if room is not None:
         output.div_(room.factor).clamp_(-room.bound, room.bound)
     empty = ell == 0
@@ -238,11 +243,11 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
     """
     n_keys = max(1, value.shape[-2])  # a band may leave none
     limit = torch.finfo(dtype).max / (2 * n_keys)
-    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
+    if not value.numel() or (value.device.type == "cpu" and largest(value) <= limit):
         return None
-    bound = value.abs().amax().to(dtype)
+    bound = value.abs().nan_to_num(nan=0.0, posinf=math.inf).amax().to(dtype)
     factor = torch.where(bound > limit, 0.5 ** (2 * n_keys).bit_length(), 1.0).to(dtype)
-    return Headroom(factor, torch.where(bound.isnan(), math.inf, bound))
+    return Headroom(factor, bound)
 
 
 def _backward(

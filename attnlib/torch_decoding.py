@@ -332,8 +332,8 @@ def _scores(query: Tensor, key: Tensor, scale: float, size: int) -> Tensor:
     """Return scale · Q Kᵀ (group, S). Torch deals out the pieces of one product to the cores."""
     n, left = divmod(len(key), size)
     if n and left:
-        halves = key[:-left], key[-left:]
-        return torch.cat([_scores(query, piece, scale, size) for piece in halves], -1)
+        both = key[:-left], key[-left:]
+        return torch.cat([_scores(query, keys, scale, size) for keys in both], -1)
     pieces = key.view(n or 1, -1, key.shape[-1])
     queries = query.expand(len(pieces), *query.shape)
     return scaled_product(queries, pieces, scale, torch.bmm).transpose(0, 1).flatten(1)

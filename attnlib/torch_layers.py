@@ -211,6 +211,12 @@ class MultiHeadSelfAttention(nn.Module):
         lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: Literal[True],
     ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
+    @overload
+    def forward(
+        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
+        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool = False,
@@ -221,8 +227,9 @@ class MultiHeadSelfAttention(nn.Module):
             X: the tokens, (…, T, d_model).
             attn_mask: a mask that broadcasts to (…, H, T, S). True takes part, floats are added.
             context: a second sequence (…, S, d_model). Then X asks, and what answers is the second
-                sequence: its tokens have the keys and values (cross-attention). The layer must
-                have neither is_causal nor positions. None for X itself.
+                sequence: its tokens, max_seq_len at most, have the keys and values
+                (cross-attention). The layer must have neither is_causal nor positions. None for
+                X itself.
             lengths: the lengths (B,) of the sequences that answer, as in `SelfAttention`.
             cache: a `torch_decoding.KVCache`, for a causal layer, without attn_mask. X holds the
                 next tokens of each sequence, and `lengths` how many of them each has. They see
@@ -271,7 +278,8 @@ class MultiHeadSelfAttention(nn.Module):
             at = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
         if self.learned is not None:  # padding may have positions that no token can have
             X = X + self.learned[at.clamp(max=len(self.learned) - 1)]
-        context = context if crosses else X
+        if not crosses:
+            context = X  # now with its positions
         query = split_heads(self.W_Q(X), self.n_heads)
         key, value = (split_heads(W(context), self.n_kv_heads) for W in (self.W_K, self.W_V))
         if self.positions == "rotary":
@@ -390,9 +398,9 @@ def _joined_mask(
 def _check_context(context: Tensor, X: Tensor, W: Tensor, max_seq_len: int | None) -> None:
     """Require a second sequence that fits the first."""
     _check_tokens(context, W, max_seq_len, "context")
-    if context.shape[:-2] != X.shape[:-2] or context.dtype != X.dtype:
-        came = f"{tuple(context.shape)} {dtype_name(context)}; X {tuple(X.shape)} {dtype_name(X)}"
-        raise ValueError(f"context must share the dtype and leading dimensions of X; got {came}")
+    if context.shape[:-2] != X.shape[:-2]:
+        came = f"{tuple(context.shape)} and X {tuple(X.shape)}"
+        raise ValueError(f"context must share the leading dimensions of X; got {came}")
 
 
 def _check_cache(

@@ -61,7 +61,7 @@ class _Pickler(pickle.Pickler):
 def _globals_of(code: types.CodeType) -> Iterator[str]:
     """Yield the names that code looks up outside of itself, functions within it included."""
     for step in dis.get_instructions(code):
-        if step.opname == "LOAD_GLOBAL":
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):  # a name in a class within
             yield step.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

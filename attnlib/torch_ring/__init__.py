@@ -154,6 +154,12 @@ def ring_attention(
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
     group: Group = None, with_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def ring_attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Group = None, with_lse: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 @as_autocast_does
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,

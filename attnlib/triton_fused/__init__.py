@@ -1,6 +1,7 @@
 """Attention in one GPU kernel, forward and backward: chapter 12's loop where the numbers are.
 
-A block of keys changes what is kept of each row, with unit = scale · log₂e:
+A block of keys changes what is kept of each row. With unit = scale · log₂e (under a mask scores are
+scaled first, and unit is log₂e):
 
     m_new   = max(m, max_j s_j)              weights_j = 2^(unit · (s_j - m_new))
     rescale = 2^(unit · (m - m_new))         ell       = rescale · ell + Σ_j weights_j

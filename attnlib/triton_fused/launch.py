@@ -202,10 +202,11 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
     """
     n_keys = max(1, value.shape[-2])  # a band may leave none
     limit = torch.finfo(dtype).max / (2 * n_keys)
-    if not value.numel() or (value.device.type == "cpu" and not largest(value) > limit):
+    if not value.numel() or (value.device.type == "cpu" and largest(value) <= limit):
         return None
     room = math.ceil(math.log2(2 * n_keys))
-    return torch.where(value.abs().amax() > limit, room, 0.0).to(dtype)
+    size = value.abs().nan_to_num(nan=0.0, posinf=math.inf).amax()
+    return torch.where(size > limit, room, 0.0).to(dtype)
 
 
 def differentiate(

@@ -32,6 +32,13 @@ def factorial(n):
     return 1 if n == 0 else n * factorial(n - 1)
 
 
+def in_a_class():
+    class Shifted:
+        by = offset
+
+    return Shifted.by
+
+
 def summed(n):
     return sum(factorial(i) for i in range(n))
 
@@ -59,6 +66,10 @@ def notebook() -> dict[str, Any]:
 def test_a_function_of_a_notebook_runs_on_each_rank(notebook: dict[str, Any]) -> None:
     assert on_ranks(2, notebook["root"], 9) == [14.0, 15.0]
     assert notebook["noted"] == []  # a rank notes in its own copy
+
+
+def test_a_class_within_a_function_may_use_what_stands_around(notebook: dict[str, Any]) -> None:
+    assert on_ranks(1, notebook["in_a_class"]) == [10]
 
 
 def test_functions_may_use_themselves_and_come_as_arguments(notebook: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,3 +73,14 @@ def test_the_log_sum_exp_is_float64_for_every_dtype() -> None:
         output, lse = scaled_dot_product_attention_with_lse(zeros, zeros, zeros)
         assert output.dtype == dtype
         assert lse.dtype == np.float64
+
+
+@pytest.mark.parametrize("window", [(1, None), (None, 250), (3, None)])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_bounds_may_be_integers_of_numpy(window: tuple[int | None, int | None], kind: Any) -> None:
+    same = tuple(None if n is None else kind(min(n, np.iinfo(kind).max)) for n in window)
+    plain = tuple(None if n is None else int(n) for n in same)
+    zeros, values = np.zeros((200, 1)), np.arange(200.0)[:, None]
+    found = scaled_dot_product_attention(zeros, zeros, values, window=same)
+    expected = scaled_dot_product_attention(zeros, zeros, values, window=plain)
+    np.testing.assert_array_equal(found, expected)

@@ -194,6 +194,15 @@ def test_values_of_the_largest_number_have_a_mean(n_keys: int) -> None:
     assert (output / most + 1).abs().max() < 1e-14
 
 
+def test_nan_in_a_value_takes_no_room_from_the_others() -> None:
+    most = torch.finfo(torch.float32).max
+    value = torch.full((2, 8, 2), 0.9 * most)
+    value[0, 0, 0] = math.nan
+    kept = torch.arange(8) > 0
+    output = scaled_dot_product_attention(torch.zeros(2, 3, 1), torch.zeros(2, 8, 1), value, kept)
+    torch.testing.assert_close(output / most, torch.full((2, 3, 2), 0.9))
+
+
 # -- precision, and the same bits ------------------------------------------------------------------
 
 
