@@ -26,7 +26,7 @@ sys.path.insert(0, {str(ROOT)!r})
 print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
     assert done.stderr == ""
     return set(done.stdout.split())
@@ -108,7 +108,7 @@ def errors_without(*missing: str) -> dict[str, list[str]]:
     names = [*MODULES, "attnbook.examples", "attnbook.experiments", "attnbook.figures"]
     code = WITHOUT.format(root=str(ROOT), missing=missing, names=names)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
     return {name: rest for name, *rest in (line.split("|") for line in done.stdout.splitlines())}
 

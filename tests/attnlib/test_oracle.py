@@ -24,6 +24,7 @@ from attnlib import conformance, numpy_dense, torch_dense
 from attnlib.conformance import TOPICS, Call, Given, _definition, backend_for, cases, check, judge
 from attnlib.conformance.__main__ import main
 from attnlib.conformance._calls import rounded
+from attnlib.conformance._definition import combined_mask
 from attnlib.conformance._layouts import LAYOUTS
 
 Array = np.ndarray[Any, Any]
@@ -572,3 +573,8 @@ def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch, kernels: st
     assert steps[1].startswith("[" + "." * 30 + "] 0 of 32, causal")
     assert steps[17].startswith("[" + "#" * 15 + "." * 15 + "] 16 of 32, causal")
     assert steps[-2].strip() == steps[-1] == ""
+
+
+def test_a_floating_mask_beside_a_window_keeps_its_numbers_where_the_window_allows() -> None:
+    mask, allowed = np.array([[0.5, -np.inf, 2.0]]), np.array([[True, True, False]])
+    np.testing.assert_array_equal(combined_mask(mask, allowed), [[0.5, -np.inf, -np.inf]])

@@ -28,6 +28,7 @@ from attnlib._torch_tiles import heads, second_cache, sizes
 from attnlib.torch_blockwise import (
     _headroom,
     _operator,
+    block_sizes,
     scaled_dot_product_attention,
     scaled_dot_product_attention_with_lse,
 )
@@ -192,6 +193,15 @@ def test_values_of_the_largest_number_have_a_mean(n_keys: int) -> None:
     value = torch.full((n_keys, 1), -most, dtype=torch.float64)
     output = scaled_dot_product_attention(query, key, value, block_size_k=5)
     assert (output / most + 1).abs().max() < 1e-14
+
+
+def test_the_sizes_that_are_chosen_can_be_asked_for() -> None:
+    query, key = torch.zeros(7, E), torch.zeros(5, E)
+    assert block_sizes(query, key)[:2] == block_sizes(query, key, is_causal=True)[:2] == (7, 5)
+    with pytest.raises(TypeError, match="is_causal must be True or False; got 1"):
+        block_sizes(query, key, is_causal=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"key must be a torch\.Tensor; got list"):
+        block_sizes(query, [1.0])  # type: ignore[arg-type]
 
 
 def test_nan_in_a_value_takes_no_room_from_the_others() -> None:
