@@ -38,10 +38,10 @@ def test_every_mistake_is_noticed() -> None:
 NOT_MISTAKES = """\
 [attnlib/masks.py]
 a query does not see its own key
-- return keys <= places
-+ return keys < places
+- return keys <= positions
++ return keys < positions
 a change that changes nothing
-+ return (keys <= places)
++ return (keys <= positions)
 what cannot be imported
 - import numpy as np
 + import nump as np
