@@ -120,7 +120,9 @@ def project(tmp_path: Path) -> Path:
 
 def start(project: Path, target: str, **variables: str) -> subprocess.Popen[str]:
     """Start make in the copy, as from a terminal."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    # What a make around this one was told, such as `make latest` by REQUIREMENTS, is not for it.
+    others = {"REQUIREMENTS"} | {name for name in os.environ if name.startswith("MAKE")}
+    own = {name: value for name, value in os.environ.items() if name not in others}
     own |= {"FAIL_AT": "nowhere", "HANG_AT": "nowhere"} | variables
     return subprocess.Popen(
         ["make", target, f"PYTHON={project / 'stand-in'}"],
