@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from attnlib._checks import (
+    ABSENT,
     HALF,
+    NOTHING,
     Array,
     Options,
     Shape,
@@ -26,8 +28,6 @@ from attnlib._checks import (
 )
 
 EVERYTHING = slice(None)
-NOTHING = Options()
-ABSENT = object()  # stands for the value where scores or weights alone are computed
 
 
 def check_array(name: str, array: object) -> None:

@@ -79,6 +79,10 @@ class Options(NamedTuple):
     window: Any = None
 
 
+NOTHING = Options()
+ABSENT = object()  # stands for the value where scores or weights alone are computed
+
+
 class Checked(NamedTuple):
     """What the checks find out about a call."""
 

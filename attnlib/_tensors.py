@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import (
+    ABSENT,
+    NOTHING,
     Options,
     Shape,
     check_dtypes,
@@ -33,8 +35,6 @@ from attnlib._checks import (
 P = ParamSpec("P")
 R = TypeVar("R")
 HALF = (torch.float16, torch.bfloat16)
-NOTHING = Options()
-ABSENT = object()  # stands for the value where scores or weights alone are computed
 
 
 def check_tensor(name: str, tensor: object) -> None:

@@ -244,7 +244,7 @@ class MultiHeadSelfAttention(nn.Module):
             if context is not None or need_weights:
                 raise ValueError("context must be None and need_weights False beside a cache")
             _check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
-            heads = attend(*self._projected(X, X, cache.lengths), cache, counts=lengths)
+            heads = attend(*self._projected(X, cache.lengths), cache, counts=lengths)
             return self._joined(heads)
         if context is not None:
             if self.is_causal or self.positions is not None:
@@ -252,7 +252,7 @@ class MultiHeadSelfAttention(nn.Module):
                 raise ValueError(f"context needs a layer without order; got one with {came}")
             _check_context(context, X, self.W_K.weight, self.max_seq_len)
         allowed = _joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads, context=context)
-        query, key, value = self._projected(X, X if context is None else context, (0,))
+        query, key, value = self._projected(X, (0,), context)
         heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
         if not need_weights:
             return self._joined(heads)
@@ -263,14 +263,13 @@ class MultiHeadSelfAttention(nn.Module):
         return output
 
     def _projected(
-        self, X: Tensor, context: Tensor, starts: Sequence[int]
+        self, X: Tensor, starts: Sequence[int], context: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the queries of X, and the keys and values of the context, by heads.
+        """Return the queries of X, and the keys and values of X or of the context, by heads.
 
         Tokens begin, in row b, at position starts[b].
         """
         n_tokens, d_model = X.shape[-2:]
-        crosses = context is not X
         if self.positions == "sinusoidal":
             table = _for_rows(starts, lambda n: sinusoidal(n_tokens, d_model, like=X, start=n))
             X = X + table.to(X)
@@ -278,10 +277,9 @@ class MultiHeadSelfAttention(nn.Module):
             at = _for_rows(starts, lambda n: torch.arange(n, n + n_tokens, device=X.device))
         if self.learned is not None:  # padding may have positions that no token can have
             X = X + self.learned[at.clamp(max=len(self.learned) - 1)]
-        if not crosses:
-            context = X  # now with its positions
+        seen = X if context is None else context
         query = split_heads(self.W_Q(X), self.n_heads)
-        key, value = (split_heads(W(context), self.n_kv_heads) for W in (self.W_K, self.W_V))
+        key, value = (split_heads(W(seen), self.n_kv_heads) for W in (self.W_K, self.W_V))
         if self.positions == "rotary":
             query, key = rotary(query, at), rotary(key, at)
         return query, key, value
