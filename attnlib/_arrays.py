@@ -18,22 +18,21 @@ from attnlib._checks import (
     HALF,
     NOTHING,
     Array,
+    CheckedCall,
     Options,
-    Shape,
     check_dtypes,
     check_no_dropout,
     check_projection,
-    checked_call,
     out_of_range,
 )
 
 EVERYTHING = slice(None)
 
 
-def check_array(name: str, array: object) -> None:
-    """Require a plain NumPy array."""
+def check_array(name: str, array: object) -> Array:
+    """Require a NumPy array, and return it; of a subclass, such as np.matrix, the plain array."""
     if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
-        return
+        return np.asarray(array)
     kind = type(array)
     came = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if isinstance(array, np.ndarray):
@@ -46,10 +45,8 @@ def check_array(name: str, array: object) -> None:
 
 
 def checked_arrays(arrays: Mapping[str, object]) -> dict[str, Array]:
-    """Return the arrays, which must share one floating dtype. A subclass becomes a plain array."""
-    for name, array in arrays.items():
-        check_array(name, array)
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    """Return the arrays, which must share one floating dtype."""
+    plain = {name: check_array(name, array) for name, array in arrays.items()}
     check_dtypes({name: array.dtype.name for name, array in plain.items()})
     return plain
 
@@ -68,13 +65,13 @@ def wide_tokens(X: Array, matrices: Mapping[str, Array], heads: bool = False) ->
     return [upcast(array) for array in known.values()]
 
 
-class Call:
+class Call(CheckedCall):
     """A call whose arguments have been checked.
 
     query (…, L, d_k), key (…, S, d_k) and value (…, S, d_v) have the dtype to compute in. With
-    groups they have one axis more, (…, H_kv, group, L, d_k) and (…, H_kv, 1, S, d_k), along which
-    the keys broadcast. `batch` are the leading dimensions of the result. NumPy's warnings, of NaN
-    and ∞, are the caller's to silence.
+    groups they, and `batch`, have one axis more, (…, H_kv, group, L, d_k) and (…, H_kv, 1, S, d_k),
+    along which the keys broadcast; `out_batch` does not. NumPy's warnings, of NaN and ∞, are the
+    caller's to silence.
     """
 
     def __init__(
@@ -83,33 +80,29 @@ class Call:
     ) -> None:  # fmt: skip
         given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
         known = checked_arrays(given)
-        mask = None
-        if options.attn_mask is not None:
-            check_array("attn_mask", options.attn_mask)
-            mask = np.asarray(options.attn_mask)
+        mask = options.attn_mask
+        mask = None if mask is None else check_array("attn_mask", mask)
         shapes = {name: array.shape for name, array in known.items()}
         self.out_dtype = known["query"].dtype
         kind = None if mask is None else (mask.shape, mask.dtype.name)
-        call = checked_call(shapes, self.out_dtype.name, kind, options)
+        super().__init__(shapes, self.out_dtype.name, kind, options)
         check_no_dropout(options.dropout_p)
-        self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
-        self.out_batch: Shape = call.batch
         self.lse_dtype = self.dtype = np.dtype(dtype or upcast(known["query"][..., :0]).dtype)
-        if out_of_range(call.scale, np.finfo(self.dtype)):
+        if out_of_range(self.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)
-        self.scale = self.dtype.type(call.scale)
-        self.group = call.group
-        self.batch: Shape = call.batch
-        if call.group != 1:
-            self.batch = (*call.batch[:-1], shapes["key"][-3], call.group)
+        self.scale = self.dtype.type(self.scale)
+        self.out_batch = self.batch
+        if self.group != 1:
+            self.batch = (*self.batch[:-1], shapes["key"][-3], self.group)
         key, value = known["key"], known.get("value", known["key"][..., :0])
         self.query = self._grouped(known["query"]).astype(self.dtype, copy=False)
         self.key = self._shared(key).astype(self.dtype, copy=False)
         self.value = self._shared(value).astype(self.dtype, copy=False)
-        self.mask = None if mask is None else self._grouped(np.atleast_2d(mask))
-        if self.mask is not None:  # a view: no number is copied
-            leading = self.mask.shape[:-2]
-            self.mask = np.broadcast_to(self.mask, (*leading, self.n_queries, self.n_keys))
+        self.mask: Array | None = None
+        if mask is not None:
+            mask = self._grouped(np.atleast_2d(mask))
+            shape = (*mask.shape[:-2], self.n_queries, self.n_keys)
+            self.mask = np.broadcast_to(mask, shape)  # a view: no number is copied
 
     def _grouped(self, array: Array) -> Array:
         """Return (…, H, L, d_k) as (…, H_kv, group, L, d_k), where there are groups."""
@@ -123,9 +116,6 @@ class Call:
         """Return (…, H_kv, S, d_k) as (…, H_kv, 1, S, d_k), where there are groups."""
         return array if self.group == 1 else array[..., None, :, :]
 
-    def span(self, rows: slice) -> tuple[int, int]:
-        """Return where the keys begin and end that some of these rows may see."""
-        return self.band.span(rows, self.n_keys)
 
     def masked(self, scores: Array, rows: slice = EVERYTHING, columns: slice = EVERYTHING) -> Array:
         """Return the scores after the mask, for these queries and keys.

@@ -83,16 +83,6 @@ NOTHING = Options()
 ABSENT = object()  # stands for the value where scores or weights alone are computed
 
 
-class Checked(NamedTuple):
-    """What the checks find out about a call."""
-
-    batch: Shape  # leading dimensions of the result, heads included
-    n_queries: int
-    n_keys: int
-    scale: float
-    group: int  # query heads that share one key head; 1 without enable_gqa
-    band: Band
-
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """Return the shape that all of these broadcast to.
@@ -193,11 +183,10 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
 
 def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> None:
     """Require a boolean or floating mask that broadcasts to `target`, (…, L, S)."""
-    if dtype not in ("bool", "float32", query_dtype):
-        allowed = " or ".join(dict.fromkeys(("bool", "float32", query_dtype)))
-        raise TypeError(
-            f"attn_mask must have dtype {allowed} for {query_dtype} inputs; got {dtype}"
-        )
+    allowed = dict.fromkeys(("bool", "float32", query_dtype))
+    if dtype not in allowed:
+        wanted = f"{' or '.join(allowed)} for {query_dtype} inputs"
+        raise TypeError(f"attn_mask must have dtype {wanted}; got {dtype}")
     try:
         fits = broadcast_shapes(shape, target) == target
     except ValueError:
@@ -206,7 +195,7 @@ def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> 
         raise ValueError(f"attn_mask must broadcast to (…, L, S) = {target}; got {shape}")
 
 
-def checked_count(name: str, number: Any, least: int = 0) -> int:
+def checked_count(name: str, number: Any, least: float = 0) -> int:
     """Return an integer ≥ `least`. The symbolic size of a traced program is returned as it is."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(number, torch.SymInt):
@@ -240,10 +229,8 @@ def checked_counts(name: str, counts: Any, most: Sequence[int]) -> tuple[int, ..
 
 def check_axis(name: str, axis: Any, shape: Shape) -> None:
     """Require an axis that is there; as elsewhere, a single number has the axes 0 and -1."""
-    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer; got {axis!r}")
     rank = max(1, len(shape))
-    if not -rank <= axis < rank:
+    if not -rank <= checked_count(name, axis, least=-math.inf) < rank:
         raise np.exceptions.AxisError(
             f"{name} must lie between {-rank} and {rank - 1} for shape {shape}; got {axis}"
         )
@@ -265,26 +252,21 @@ def check_no_dropout(dropout_p: object) -> None:
         )
 
 
-def check_one_mask(has_mask: bool, is_causal: bool) -> None:
-    """Refuse a mask beside is_causal, because it is not clear whether both are meant."""
-    if has_mask and is_causal:
-        raise ValueError(
-            "give attn_mask or is_causal=True, got both: "
-            "attnlib.masks.combine makes one mask of two"
-        )
+def checked_real(name: str, number: object, wanted: str = "a real number") -> float:
+    """Return a number of any real kind as a float, ∞ where it is too large for one."""
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise TypeError(f"{name} must be {wanted}; got {type(number).__name__} {number!r}")
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def checked_scale(scale: object, n_features: int) -> float:
     """Return the factor on the scores: `scale`, or 1/√d_k for None (1 where d_k = 0)."""
     if scale is None:
         return 1.0 / math.sqrt(n_features) if n_features else 1.0
-    if isinstance(scale, bool) or not isinstance(scale, Real):
-        came = f"{type(scale).__name__} {scale!r}"
-        raise TypeError(f"scale must be None or a real number; got {came}")
-    try:
-        number = float(scale)
-    except OverflowError:
-        number = math.inf
+    number = checked_real("scale", scale, "None or a real number")
     if not math.isfinite(number):
         raise ValueError(f"scale must be finite; got {scale!r}")
     return number
@@ -302,11 +284,10 @@ def first_position(n_queries: int, n_keys: int, align: object, name: str = "alig
     return n_keys - n_queries if align == "bottom-right" else 0
 
 
-def checked_band(
-    n_queries: int, n_keys: int, is_causal: bool, causal_align: object, window: Any
-) -> Band:
+def checked_band(n_queries: int, n_keys: int, options: Options) -> Band:
     """Return the keys that `is_causal` and `window` leave, counted from the alignment."""
-    first = first_position(n_queries, n_keys, causal_align, "causal_align")
+    first = first_position(n_queries, n_keys, options.causal_align, "causal_align")
+    is_causal, window = bool(options.is_causal), options.window
     if window is None:
         return Band(first, None, 0) if is_causal else Band()
     if not isinstance(window, (tuple, list)) or len(window) != 2:
@@ -326,18 +307,28 @@ def check_projection(X: Shape, name: str, W: Shape, heads: bool = False) -> None
         )
 
 
-def checked_call(
-    shapes: Mapping[str, Shape], query_dtype: str, mask: tuple[Shape, str] | None, options: Options
-) -> Checked:
-    """Check what is left when types and dtypes are known; `mask` is its shape and its dtype."""
-    check_flag("is_causal", options.is_causal)
-    check_flag("enable_gqa", options.enable_gqa)
-    batch, group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
-    *_, n_queries, n_features = shapes["query"]
-    n_keys = shapes["key"][-2]
-    scale, is_causal = checked_scale(options.scale, n_features), bool(options.is_causal)
-    check_one_mask(mask is not None, is_causal)
-    if mask is not None:
-        check_mask(*mask, query_dtype=query_dtype, target=(*batch, n_queries, n_keys))
-    band = checked_band(n_queries, n_keys, is_causal, options.causal_align, options.window)
-    return Checked(batch, n_queries, n_keys, scale, group, band)
+class CheckedCall:
+    """What the checks find out about a call, when types and dtypes are known.
+
+    `batch` are the leading dimensions of the result, heads included, and `group` is the number of
+    query heads that share one key head.
+    """
+
+    def __init__(
+        self, shapes: Mapping[str, Shape], dtype: str, mask: tuple[Shape, str] | None,
+        options: Options,
+    ) -> None:  # fmt: skip
+        """Check a call on inputs of this dtype, and a mask of this shape and dtype."""
+        check_flag("is_causal", options.is_causal)
+        check_flag("enable_gqa", options.enable_gqa)
+        self.batch, self.group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
+        *_, self.n_queries, n_features = shapes["query"]
+        self.n_keys = shapes["key"][-2]
+        self.scale: Any = checked_scale(options.scale, n_features)
+        if mask is not None and options.is_causal:  # it is not clear whether both are meant
+            hint = "attnlib.masks.combine makes one mask of two"
+            raise ValueError(f"give attn_mask or is_causal=True, got both: {hint}")
+        if mask is not None:
+            target = (*self.batch, self.n_queries, self.n_keys)
+            check_mask(*mask, query_dtype=dtype, target=target)
+        self.band = checked_band(self.n_queries, self.n_keys, options)

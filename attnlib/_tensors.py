@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -22,12 +21,12 @@ from torch import Tensor
 from attnlib._checks import (
     ABSENT,
     NOTHING,
+    CheckedCall,
     Options,
-    Shape,
     check_dtypes,
     check_no_dropout,
     check_projection,
-    checked_call,
+    checked_real,
     dtype_name,
     out_of_range,
 )
@@ -37,8 +36,8 @@ R = TypeVar("R")
 HALF = (torch.float16, torch.bfloat16)
 
 
-def check_tensor(name: str, tensor: object) -> None:
-    """Require a dense tensor."""
+def check_tensor(name: str, tensor: object) -> Tensor:
+    """Require a dense tensor, and return it."""
     if not isinstance(tensor, Tensor):
         kind = type(tensor)
         came = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
@@ -49,15 +48,12 @@ def check_tensor(name: str, tensor: object) -> None:
         layout = str(tensor.layout).removeprefix("torch.")
         came = "a nested tensor" if tensor.is_nested else f"layout {layout}"
         raise TypeError(f"{name} must be a dense tensor; got {came}")
+    return tensor
 
 
 def checked_tensors(tensors: Mapping[str, object]) -> dict[str, Tensor]:
     """Return the tensors, which must be dense and share one floating dtype and one device."""
-    known: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        check_tensor(name, tensor)
-        assert isinstance(tensor, Tensor)
-        known[name] = tensor
+    known = {name: check_tensor(name, tensor) for name, tensor in tensors.items()}
     check_dtypes({name: dtype_name(tensor) for name, tensor in known.items()})
     check_devices(known)
     return known
@@ -80,10 +76,7 @@ def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) 
 
 def check_dropout(dropout_p: object) -> None:
     """Require a probability."""
-    if isinstance(dropout_p, bool) or not isinstance(dropout_p, Real):
-        came = f"{type(dropout_p).__name__} {dropout_p!r}"
-        raise TypeError(f"dropout_p must be a real number; got {came}")
-    if not 0 <= float(dropout_p) <= 1:
+    if not 0 <= checked_real("dropout_p", dropout_p) <= 1:
         raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
 
 
@@ -132,12 +125,12 @@ def zero_unseen(tensor: Tensor, allowed: Tensor | None) -> Tensor:
     return tensor if allowed is None else tensor.masked_fill(~allowed.any(-2)[..., None], 0)
 
 
-class Call:
+class Call(CheckedCall):
     """A call whose arguments have been checked.
 
     query (…, H, L, d_k), key (…, H_kv, S, d_k) and value (…, H_kv, S, d_v) are the caller's
-    tensors; mask is None or has two dimensions and more. `batch` are the leading dimensions of the
-    result. `drops` says that the implementation can put weights to 0 at random.
+    tensors; mask is None or has two dimensions and more. `drops` says that the implementation can
+    put weights to 0 at random.
     """
 
     def __init__(
@@ -146,24 +139,21 @@ class Call:
     ) -> None:  # fmt: skip
         given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
         known = checked_tensors(given)
-        self.mask: Tensor | None = options.attn_mask
+        self.mask: Tensor | None = None
         kind = None
-        if self.mask is not None:
-            check_tensor("attn_mask", self.mask)
-            check_devices({"query": known["query"], "attn_mask": self.mask})
-            kind = tuple(self.mask.shape), dtype_name(self.mask)
-            self.mask = self.mask if self.mask.ndim > 1 else self.mask.reshape(1, -1)
+        if options.attn_mask is not None:
+            mask = check_tensor("attn_mask", options.attn_mask)
+            check_devices({"query": known["query"], "attn_mask": mask})
+            kind = tuple(mask.shape), dtype_name(mask)
+            self.mask = mask if mask.ndim > 1 else mask.reshape(1, -1)
         shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
-        call = checked_call(shapes, dtype_name(known["query"]), kind, options)
+        super().__init__(shapes, dtype_name(known["query"]), kind, options)
         (check_dropout if drops else check_no_dropout)(options.dropout_p)
         self.query, self.key = known["query"], known["key"]
         self.value = known.get("value", self.key[..., :0])
         self.out_dtype = self.query.dtype
-        self.batch: Shape = call.batch
-        self.n_queries, self.n_keys, self.band = call.n_queries, call.n_keys, call.band
-        self.scale, self.group = call.scale, call.group
         # None is handed on, because an operator computes 1/√d_k from shapes that it sees itself.
-        self.scale_asked_for = None if options.scale is None else call.scale
+        self.scale_asked_for = None if options.scale is None else self.scale
         self.dropout_p: float = options.dropout_p
         if self.group == 0:  # no query heads, so no use for key heads
             self.key, self.value = self.key[..., :0, :, :], self.value[..., :0, :, :]
@@ -275,8 +265,7 @@ def fill(scores: Tensor, where: Tensor, number: float) -> None:
     """Overwrite scores in place, unseen by autograd.
 
     The weight of such a score is 0, or its whole row is replaced by zeros later, so that its
-    gradient is 0 without help.
-    Recorded, each fill would cost the backward a pass over L S numbers.
+    gradient is 0 without help. Recorded, each fill would cost the backward a pass over L S numbers.
     """
     scores.detach().masked_fill_(where, number)
 

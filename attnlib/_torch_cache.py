@@ -162,8 +162,7 @@ def together(
 
 def check_like(name: str, x: object, memory: Tensor, shape: tuple[int, ...]) -> None:
     """Require a tensor of this shape that can be written into the memory of a cache."""
-    check_tensor(name, x)
-    assert isinstance(x, Tensor)
+    x = check_tensor(name, x)
     if x.dtype != memory.dtype:
         wanted = f"the dtype of the cache, {dtype_name(memory)}"
         raise TypeError(f"{name} must have {wanted}; got {dtype_name(x)}")

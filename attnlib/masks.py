@@ -331,16 +331,16 @@ def combine(*masks: Any) -> Any:
     """
     if not masks:
         raise TypeError("combine needs at least one mask; got none")
+    given: list[Any] = []
     on_tensors = any(map(is_tensor, masks))
     for i, mask in enumerate(masks):
         if on_tensors and not is_tensor(mask):
             came = type(mask).__qualname__
             raise TypeError(f"masks must be all arrays or all tensors; got mask {i}, {came}")
-        if not on_tensors:
-            check_array(f"mask {i}", mask)
+        given.append(mask if on_tensors else check_array(f"mask {i}", mask))
         if (dtype := dtype_name(mask)) not in ("bool", *FLOATING):
             raise TypeError(f"mask {i} must be boolean or floating; got dtype {dtype}")
-    shapes = [tuple(mask.shape) for mask in masks]
+    shapes = [tuple(mask.shape) for mask in given]
     try:
         broadcast_shapes(*shapes)
     except ValueError:
@@ -349,10 +349,9 @@ def combine(*masks: Any) -> Any:
     if on_tensors:
         if len(devices := {str(mask.device): mask for mask in masks}) > 1:
             raise ValueError(f"masks must be on one device; got {', '.join(devices)}")
-        return _combined(sys.modules["torch"], masks)
+        return _combined(sys.modules["torch"], given)
     with np.errstate(all="ignore"):
-        # A subclass, np.matrix say, would bend the shapes.
-        return _combined(np, [np.asarray(mask) for mask in masks])
+        return _combined(np, given)
 
 
 def _combined(xp: Any, masks: Sequence[Any]) -> Any:

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlib._arrays import Call, check_array, upcast, weighted_sum
-from attnlib._checks import Array, Options, Shape, Window, blocks, check_dtypes, checked_count
+from attnlib._arrays import Call, checked_arrays, upcast, weighted_sum
+from attnlib._checks import Array, Options, Shape, Window, blocks, checked_count
 from attnlib._docstrings import ARRAYS, document
 
 
@@ -87,7 +87,7 @@ def _fold(call: Call, value: Array, size: int) -> tuple[Array, Array]:
     lse = np.empty(output.shape[:-1], call.dtype)
     for rows in blocks(0, call.n_queries, size):
         state = SoftmaxState.empty(lse[..., rows].shape, n_features, call.dtype)
-        for columns in blocks(*call.span(rows), size):
+        for columns in blocks(*call.band.span(rows, call.n_keys), size):
             k, v = call.key[..., columns, :], value[..., columns, :]
             scores = call.query[..., rows, :] @ k.swapaxes(-1, -2) * call.scale
             state = state.update(call.masked(scores, rows, columns), v)
@@ -135,8 +135,9 @@ class SoftmaxState(NamedTuple):
         >>> state.update(np.zeros((1, 1)), np.array([[8.0]])).finish()[0]  # (1 + 3 + 8) / 3
         array([[4.]])
         """
+        scores = upcast(checked_arrays({"scores": scores})["scores"])
+        value = upcast(checked_arrays({"value": value})["value"])
         _check_block(self.o.shape, scores, value)
-        scores, value = upcast(scores), upcast(value)
         with np.errstate(all="ignore"):
             m_new = np.maximum(self.m, scores.max(axis=-1, initial=-np.inf))
             shift = _finite(m_new)
@@ -183,9 +184,6 @@ def _finite(m: Array) -> Array:
 
 
 def _check_block(state: Shape, scores: Array, value: Array) -> None:
-    for name, array in (("scores", scores), ("value", value)):
-        check_array(name, array)
-        check_dtypes({name: array.dtype.name})
     n_rows, n_features = state[-2:]
     block = scores.shape[-1:]
     if scores.shape[-2:] != (n_rows, *block) or value.shape[-2:] != (*block, n_features):

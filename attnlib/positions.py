@@ -11,7 +11,6 @@ import contextlib
 import math
 import sys
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -25,6 +24,7 @@ from attnlib._checks import (
     check_flag,
     check_like,
     checked_count,
+    checked_real,
     dtype_name,
     is_tensor,
 )
@@ -149,8 +149,7 @@ def rotary(
     if not is_tensor(x):
         if not isinstance(x, np.ndarray):
             raise TypeError(f"x must be a numpy.ndarray or torch.Tensor; got {type(x).__name__}")
-        check_array("x", x)
-        x = np.asarray(x)
+        x = check_array("x", x)
     check_dtypes({"x": dtype_name(x)})
     if x.ndim < 2:
         raise ValueError(f"x must have at least 2 dimensions (…, T, d); got {tuple(x.shape)}")
@@ -232,13 +231,8 @@ def _positions(xp: Any, positions: Any, rows: Shape, **on: Any) -> Any:
         return xp.asarray(given.astype(np.float64), **on)
 
 
-def _checked_base(base: Any) -> float:
-    if isinstance(base, bool) or not isinstance(base, Real):
-        raise TypeError(f"base must be a real number; got {type(base).__name__} {base!r}")
-    try:
-        number = float(base)
-    except OverflowError:
-        number = math.inf
+def _checked_base(base: object) -> float:
+    number = checked_real("base", base)
     if not 0 < number < math.inf:
         raise ValueError(f"base must be positive and finite; got {base!r}")
     return number

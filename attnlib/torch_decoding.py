@@ -270,7 +270,7 @@ def attend(
     checked_scale(scale, d_k)
     if block_size_k is not None:
         checked_count("block_size_k", block_size_k, least=1)
-    left = None if window is None else checked_band(0, 0, True, "bottom-right", window).left
+    left = checked_band(0, 0, Options(is_causal=True, window=window)).left
     outputs = [
         _step(new, memory, start, scale, left, block_size_k)
         for start, memory, new in together(cache, found, query, key, value)
