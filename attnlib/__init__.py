@@ -13,8 +13,7 @@ Each computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against th
 
 `implementations()` returns those that can run here. Beside them stand `masks` (who may attend to
 whom), `positions` (where a token stands in the sequence), `torch_layers` and `conformance`. NumPy
-alone is needed, and torch by what computes on tensors. What the book draws and measures with is a
-package of its own, `attnbook`.
+alone is needed, and torch by what computes on tensors.
 """
 
 from __future__ import annotations
@@ -39,12 +38,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "torch_ring": ("numpy", "torch"),
 }
 # The extra that brings a package: pip install "attnlib[figures]".
-_EXTRAS = {
-    "torch": "torch",
-    "triton": "triton",
-    "matplotlib": "figures",
-    "transformers": "models",
-}
+_EXTRAS = {"torch": "torch", "triton": "triton", "matplotlib": "figures", "transformers": "models"}
 
 
 def implementations() -> dict[str, Callable[..., Any]]:

@@ -116,7 +116,6 @@ class Call(CheckedCall):
         """Return (…, H_kv, S, d_k) as (…, H_kv, 1, S, d_k), where there are groups."""
         return array if self.group == 1 else array[..., None, :, :]
 
-
     def masked(self, scores: Array, rows: slice = EVERYTHING, columns: slice = EVERYTHING) -> Array:
         """Return the scores after the mask, for these queries and keys.
 

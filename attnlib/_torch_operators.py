@@ -9,6 +9,7 @@ The results are `Results`: the output, the log-sum-exp, and what the backward ne
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,7 +45,6 @@ _BACKWARD = (
     "Tensor ell, Tensor lost, Tensor d_output, Tensor d_lse, bool[] needed, SymInt[] band, "
     "float? scale, int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor)"
 )
-Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def placeholder(like: Tensor) -> Tensor:
@@ -75,13 +75,12 @@ def wide_results_like(
 
 def _gradients_like(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, *rest: Any
-) -> Four:
+) -> tuple[Tensor, ...]:
     needed = rest[6]
-    first, second, third, fourth = (
+    return tuple(
         x.new_empty(x.shape) if x is not None and need else placeholder(query)
         for x, need in zip((query, key, value, attn_mask), needed, strict=True)
     )
-    return first, second, third, fourth
 
 
 def largest(x: Tensor) -> float:
@@ -104,22 +103,14 @@ class Operator:
 
     def __init__(
         self, name: str, attend: Callable[..., Results], like: Callable[..., Results],
-        differentiate: Callable[..., Four],
+        differentiate: Callable[..., tuple[Tensor, ...]],
     ) -> None:  # fmt: skip
-        def forward(*arguments: Any) -> tuple[Tensor, ...]:
-            return tuple(attend(*arguments))
-
-        def forward_like(*arguments: Any) -> tuple[Tensor, ...]:
-            return tuple(like(*arguments))
-
         self.name = name
-        define = torch.library.custom_op
-        self.forward = define(f"attnlib::{name}", forward, mutates_args=(), schema=_FORWARD)
-        self.forward.register_fake(forward_like)
+        define: Any = functools.partial(torch.library.custom_op, mutates_args=())
+        self.forward = define(f"attnlib::{name}", attend, schema=_FORWARD)
+        self.forward.register_fake(like)
         self.forward.register_vmap(self._batched_forward)
-        self.backward = define(
-            f"attnlib::{name}_backward", differentiate, mutates_args=(), schema=_BACKWARD
-        )
+        self.backward = define(f"attnlib::{name}_backward", differentiate, schema=_BACKWARD)
         self.backward.register_fake(_gradients_like)
         self.backward.register_vmap(self._batched_backward)
         self.forward.register_autograd(self._gradients, setup_context=_remember)

@@ -46,7 +46,6 @@ from attnlib._checks import (
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, checked_tensors, computing_dtype
 from attnlib._torch_operators import (
-    Four,
     Operand,
     Operator,
     Results,
@@ -254,7 +253,7 @@ def _backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
     ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
-) -> Four:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the gradients that are needed."""
     inputs, dtype = (query, key, value, attn_mask), output.dtype
     gradients = [
@@ -276,11 +275,10 @@ def _backward(
         gradients[0].mul_(tiles.scale)
     if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`
         gradients[1].mul_(tiles.scale / tiles.before)
-    first, second, third, fourth = (
+    return tuple(
         placeholder(query) if x is None or sum_ is None else sum_.to(x.dtype)
         for sum_, x in zip(gradients, inputs, strict=True)
     )
-    return first, second, third, fourth
 
 
 def _tiles(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from attnlib._checks import Band
 from attnlib._torch_operators import (
-    Four,
     Operand,
     Operator,
     Results,
@@ -99,7 +98,7 @@ def operator(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor,
         m: Tensor, ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor,
         needed: list[bool], band: list[int], scale: float | None, group: int, options: list[int],
-    ) -> Four:  # fmt: skip
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         plan = _plan(query, key, band, scale, group, options)
 
         def device(link: ThreadLink) -> list[Tensor]:
@@ -119,11 +118,10 @@ def operator(
                 unshard(shards[3], plan.queries) if has_rows else torch.stack(shards[3]).sum(0)
             ]
         inputs = zip((query, key, value, attn_mask), needed, strict=True)
-        first, second, third, fourth = (
+        return tuple(
             found[i].to(x.dtype) if need and x is not None else placeholder(query)
             for i, (x, need) in enumerate(inputs)
         )
-        return first, second, third, fourth
 
     return Operator(name, forward, wide_results_like, backward)
 

@@ -37,7 +37,7 @@ from torch import Tensor
 from attnlib._checks import Band, Options, Window, check_flag, checked_scale
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
-from attnlib._torch_operators import Four, Operand, Operator, Results, placeholder, results_like
+from attnlib._torch_operators import Operand, Operator, Results, placeholder, results_like
 from attnlib.triton_fused.launch import (
     INTERPRETED,
     Kept,
@@ -155,7 +155,7 @@ def _run_backward(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
     log2_ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
     band: list[int], scale: float | None, group: int, options: list[int],
-) -> Four:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the gradients that are needed."""
     inputs = (query, key, value, attn_mask)
     deterministic, _ = options
@@ -167,13 +167,12 @@ def _run_backward(
         )  # fmt: skip
     else:
         gradients = [x if x is None else torch.zeros_like(x) for x in inputs]
-    first, second, third, fourth = (
+    return tuple(
         sums.sum_to_size(x.shape).to(x.dtype).contiguous()
         if need and x is not None and sums is not None
         else placeholder(query)
         for x, sums, need in zip(inputs, gradients, needed, strict=True)
     )
-    return first, second, third, fourth
 
 
 def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
