@@ -21,7 +21,6 @@ from attnlib._checks import (
     CheckedCall,
     Options,
     check_dtypes,
-    check_no_dropout,
     check_projection,
     out_of_range,
 )
@@ -86,7 +85,6 @@ class Call(CheckedCall):
         self.out_dtype = known["query"].dtype
         kind = None if mask is None else (mask.shape, mask.dtype.name)
         super().__init__(shapes, self.out_dtype.name, kind, options)
-        check_no_dropout(options.dropout_p)
         self.lse_dtype = self.dtype = np.dtype(dtype or upcast(known["query"][..., :0]).dtype)
         if out_of_range(self.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)

@@ -241,14 +241,15 @@ def check_flag(name: str, flag: object) -> None:
         raise TypeError(f"{name} must be True or False; got {flag!r}")
 
 
-def check_no_dropout(dropout_p: object) -> None:
-    """Require that nothing is dropped."""
-    if not isinstance(dropout_p, Real):
+def check_dropout(dropout_p: object, drops: bool) -> None:
+    """Require a probability; 0 for a form that never drops."""
+    if drops and not 0 <= checked_real("dropout_p", dropout_p) <= 1:
+        raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
+    if not drops and not isinstance(dropout_p, Real):
         raise TypeError(f"dropout_p must be 0.0; got {type(dropout_p).__name__} {dropout_p!r}")
-    if dropout_p != 0.0:
-        raise ValueError(
-            f"dropout_p must be 0.0, because this form is deterministic; got {dropout_p!r}"
-        )
+    if not drops and dropout_p != 0.0:
+        wanted = "0.0, because this form is deterministic"
+        raise ValueError(f"dropout_p must be {wanted}; got {dropout_p!r}")
 
 
 def checked_real(name: str, number: object, wanted: str = "a real number") -> float:
@@ -315,9 +316,12 @@ class CheckedCall:
 
     def __init__(
         self, shapes: Mapping[str, Shape], dtype: str, mask: tuple[Shape, str] | None,
-        options: Options,
+        options: Options, drops: bool = False,
     ) -> None:  # fmt: skip
-        """Check a call on inputs of this dtype, and a mask of this shape and dtype."""
+        """Check a call on inputs of this dtype, and a mask of this shape and dtype.
+
+        `drops` says that the form can put weights to 0 at random.
+        """
         check_flag("is_causal", options.is_causal)
         check_flag("enable_gqa", options.enable_gqa)
         self.batch, self.group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
@@ -331,3 +335,4 @@ class CheckedCall:
             target = (*self.batch, self.n_queries, self.n_keys)
             check_mask(*mask, query_dtype=dtype, target=target)
         self.band = checked_band(self.n_queries, self.n_keys, options)
+        check_dropout(options.dropout_p, drops)

@@ -24,9 +24,7 @@ from attnlib._checks import (
     CheckedCall,
     Options,
     check_dtypes,
-    check_no_dropout,
     check_projection,
-    checked_real,
     dtype_name,
     out_of_range,
 )
@@ -72,12 +70,6 @@ def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) 
     for name, W in matrices.items():
         check_projection(tuple(X.shape), name, tuple(W.shape), heads)
     return [upcast(x) for x in (X, *matrices.values())]
-
-
-def check_dropout(dropout_p: object) -> None:
-    """Require a probability."""
-    if not 0 <= checked_real("dropout_p", dropout_p) <= 1:
-        raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
 
 
 def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
@@ -129,8 +121,7 @@ class Call(CheckedCall):
     """A call whose arguments have been checked.
 
     query (…, H, L, d_k), key (…, H_kv, S, d_k) and value (…, H_kv, S, d_v) are the caller's
-    tensors; mask is None or has two dimensions and more. `drops` says that the implementation can
-    put weights to 0 at random.
+    tensors; mask is None or has two dimensions and more.
     """
 
     def __init__(
@@ -147,8 +138,7 @@ class Call(CheckedCall):
             kind = tuple(mask.shape), dtype_name(mask)
             self.mask = mask if mask.ndim > 1 else mask.reshape(1, -1)
         shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
-        super().__init__(shapes, dtype_name(known["query"]), kind, options)
-        (check_dropout if drops else check_no_dropout)(options.dropout_p)
+        super().__init__(shapes, dtype_name(known["query"]), kind, options, drops=drops)
         self.query, self.key = known["query"], known["key"]
         self.value = known.get("value", self.key[..., :0])
         self.out_dtype = self.query.dtype

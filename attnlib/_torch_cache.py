@@ -9,13 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlib._checks import (
-    FLOATING,
-    checked_count,
-    checked_counts,
-    checked_integers,
-    dtype_name,
-)
+from attnlib._checks import FLOATING, checked_count, checked_counts, checked_integers, dtype_name
 from attnlib._tensors import check_tensor
 
 Counts = Sequence[int] | Tensor

@@ -64,7 +64,7 @@ def results_like(
     return Results(whole, lse, m, ell, placeholder(query))
 
 
-def wide_results_like(
+def wide_results(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
@@ -114,7 +114,13 @@ class Operator:
         self.backward.register_fake(_gradients_like)
         self.backward.register_vmap(self._batched_backward)
         self.forward.register_autograd(self._gradients, setup_context=_remember)
-        self.function = _autograd_function(self)
+        backward = _function(
+            forward=self.backward, setup_context=lambda *_: None, backward=self._refuse("second")
+        )
+        self.function = _function(
+            forward=self.forward, setup_context=_remember_differentiable,
+            backward=functools.partial(self.gradients, backward), jvp=self._refuse("forward-mode"),
+        )  # fmt: skip
 
     def __call__(self, call: Call, options: list[int]) -> Results:
         """Run the forward, and let autograd know the backward."""
@@ -123,7 +129,7 @@ class Operator:
         transformed = (
             not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
         )
-        return Results(*(self.function.apply if transformed else self.forward)(*operands, *known))
+        return Results(*(self.function if transformed else self.forward)(*operands, *known))
 
     def refusal(self, kind: str) -> RuntimeError:
         """Return the error for derivatives that there are not."""
@@ -131,6 +137,12 @@ class Operator:
             f"{self.name} has no {kind} derivatives{' (create_graph=True)' * (kind == 'second')}; "
             "torch_dense has them"
         )
+
+    def _refuse(self, kind: str) -> Callable[..., Any]:
+        def refuse(*_: Any) -> Any:
+            raise self.refusal(kind)
+
+        return refuse
 
     def gradients(
         self, backward: Any, ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any
@@ -192,45 +204,18 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
     ctx.save_for_backward(*tensors, result, *of_rows)
 
 
-def _autograd_function(operator: Operator) -> Any:
-    """Return the operator as an autograd function, for the transforms of torch.func.
+def _remember_differentiable(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Keep what the backward needs; the output and the log-sum-exp alone have gradients."""
+    ctx.mark_non_differentiable(*output[2:])
+    _remember(ctx, inputs, output)
+
+
+def _function(**methods: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an autograd function of these methods, for the transforms of torch.func.
 
     They ask for a `setup_context`, which the gradients of an operator do not have.
     """
-
-    class Backward(torch.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(*arguments: Any) -> Any:
-            return operator.backward(*arguments)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            """Keep nothing: there is no second derivative."""
-
-        @staticmethod
-        def backward(ctx: Any, *_: Any) -> Any:
-            raise operator.refusal("second")
-
-    class Attention(torch.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(*arguments: Any) -> Any:
-            return operator.forward(*arguments)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.mark_non_differentiable(*output[2:])
-            _remember(ctx, inputs, output)
-
-        @staticmethod
-        def backward(ctx: Any, *upstream: Any) -> Any:
-            return operator.gradients(Backward.apply, ctx, *upstream)
-
-        @staticmethod
-        def jvp(ctx: Any, *_: Any) -> Any:
-            raise operator.refusal("forward-mode")
-
-    return Attention
+    static = {name: staticmethod(method) for name, method in methods.items()}
+    kind: Any = type("Attention", (torch.autograd.Function,), static | {"generate_vmap_rule": True})
+    function: Callable[..., Any] = kind.apply
+    return function

@@ -90,6 +90,8 @@ def grouped(
     group: int, query: Operand, key: Operand, value: Operand, *others: Operand
 ) -> list[Operand]:
     """Return grouped heads with an axis of their own, along which keys and values broadcast."""
+    if group == 1:
+        return [query, key, value, *others]
 
     def split(x: Operand) -> Operand:
         if x is None or x.ndim < 3:

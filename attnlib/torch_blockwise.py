@@ -45,14 +45,7 @@ from attnlib._checks import (
 )
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, checked_tensors, computing_dtype
-from attnlib._torch_operators import (
-    Operand,
-    Operator,
-    Results,
-    largest,
-    placeholder,
-    wide_results_like,
-)
+from attnlib._torch_operators import Operand, Operator, Results, largest, placeholder, wide_results
 from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 
 
@@ -200,7 +193,7 @@ def _forward(
     scale: float | None, group: int, options: list[int],
 ) -> Results:  # fmt: skip
     """Return output, log-sum-exp and its two terms, in the dtype that sums are kept in."""
-    results = wide_results_like(query, key, value, attn_mask, band, scale, group, options)
+    results = wide_results(query, key, value, attn_mask, band, scale, group, options)
     output, lse, m, ell, _ = results
     if not lse.numel() or not key.shape[-2]:
         for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
@@ -209,9 +202,8 @@ def _forward(
     tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, output.dtype, options)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
     room = _headroom(value[..., start:stop, :], output.dtype)
-    operands: list[Operand] = [query, key, value, attn_mask, output, m[..., None], ell[..., None]]
-    if group > 1:
-        operands = grouped(group, *operands)
+    of_rows = output, m[..., None], ell[..., None]
+    operands = grouped(group, query, key, value, attn_mask, *of_rows)
     with torch.autocast(query.device.type, enabled=False):
         for q, k, v, tiles.mask, *rows in heads(_batch(operands), operands, together):
             assert k is not None and v is not None
@@ -263,10 +255,8 @@ def _backward(
     tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, dtype, options)
     if m.numel() and key.shape[-2]:
         columns = (x[..., None] for x in (m, ell, d_lse))
-        operands: list[Operand] = [*inputs, output, d_output.to(dtype), *columns]
-        sums: list[Operand] = [*gradients]
-        if group > 1:
-            operands, sums = grouped(group, *operands), grouped(group, *sums)
+        operands = grouped(group, *inputs, output, d_output.to(dtype), *columns)
+        sums = grouped(group, *gradients)
         with torch.autocast(query.device.type, enabled=False):
             for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
                 assert k is not None and v is not None
@@ -303,4 +293,4 @@ def _batch(operands: list[Operand]) -> torch.Size:
     return output.shape[:-2]
 
 
-_operator = Operator("torch_blockwise", _forward, wide_results_like, _backward)
+_operator = Operator("torch_blockwise", _forward, wide_results, _backward)

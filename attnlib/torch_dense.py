@@ -1,12 +1,6 @@
 """The matrix form of attention on tensors: any device and floating dtype, with gradients.
 
-The steps are those of `numpy_dense`, under the same names, with its shapes, errors and sources:
-
-    Q, K, V = X W_Q, X W_K, X W_V       project
-    S       = scale · Q Kᵀ              attention_scores
-    A       = softmax(S + mask)         attention_weights
-    O       = A V                       scaled_dot_product_attention
-
+The steps are those of `numpy_dense`, under the same names, with its shapes, errors and sources.
 Half precision (float16, bfloat16) is computed in float32 and rounded once, at the end. Everything
 can be differentiated (twice, and in forward mode), compiled, batched by `torch.vmap` and run on
 the meta device. Under `torch.autocast` inputs are cast as for torch's own attention.

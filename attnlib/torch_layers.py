@@ -226,11 +226,10 @@ class MultiHeadSelfAttention(nn.Module):
         Args:
             X: the tokens, (…, T, d_model).
             attn_mask: a mask that broadcasts to (…, H, T, S). True takes part, floats are added.
-            context: a second sequence (…, S, d_model). Then X asks, and what answers is the second
-                sequence: its tokens, max_seq_len at most, have the keys and values
-                (cross-attention). The layer must have neither is_causal nor positions. None for
-                X itself.
-            lengths: the lengths (B,) of the sequences that answer, as in `SelfAttention`.
+            context: a second sequence (…, S, d_model), of max_seq_len tokens at most, which has
+                the keys and values (cross-attention); X has the queries alone. The layer must have
+                neither is_causal nor positions. None for X itself.
+            lengths: the lengths (B,) of the sequences with the keys, as in `SelfAttention`.
             cache: a `torch_decoding.KVCache`, for a causal layer, without attn_mask. X holds the
                 next tokens of each sequence, and `lengths` how many of them each has. They see
                 the tokens in the cache, continue their positions, and join them there. If the
@@ -245,21 +244,16 @@ class MultiHeadSelfAttention(nn.Module):
                 raise ValueError("context must be None and need_weights False beside a cache")
             _check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
             heads = attend(*self._projected(X, cache.lengths), cache, counts=lengths)
-            return self._joined(heads)
-        if context is not None:
-            if self.is_causal or self.positions is not None:
-                came = f"is_causal={self.is_causal}, positions={self.positions!r}"
-                raise ValueError(f"context needs a layer without order; got one with {came}")
-            _check_context(context, X, self.W_K.weight, self.max_seq_len)
-        allowed = _joined_mask(X, attn_mask, lengths, self.is_causal, self.n_heads, context=context)
-        query, key, value = self._projected(X, (0,), context)
-        heads = scaled_dot_product_attention(query, key, value, **allowed, enable_gqa=True)
-        if not need_weights:
-            return self._joined(heads)
-        return self._joined(heads), attention_weights(query, key, **allowed, enable_gqa=True)
-
-    def _joined(self, heads: Tensor) -> Tensor:
+        else:
+            if context is not None:
+                _check_context(context, X, self)
+            n_heads = (self.n_heads,)
+            mask = _joined_mask(X, attn_mask, lengths, self.is_causal, n_heads, context)
+            query, key, value = self._projected(X, (0,), context)
+            heads = scaled_dot_product_attention(query, key, value, **mask, enable_gqa=True)
         output: Tensor = self.W_O(merge_heads(heads))
+        if need_weights:
+            return output, attention_weights(query, key, **mask, enable_gqa=True)
         return output
 
     def _projected(
@@ -365,8 +359,8 @@ def _check_tokens(X: Tensor, W: Tensor, max_seq_len: int | None, name: str = "X"
 
 
 def _joined_mask(
-    X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool, *heads: int,
-    context: Tensor | None = None,
+    X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool,
+    heads: tuple[int, ...] = (), context: Tensor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the attn_mask and the is_causal that together remove what all three remove."""
     name, seen = ("X", X) if context is None else ("context", context)
@@ -393,9 +387,12 @@ def _joined_mask(
     return {"attn_mask": given[0] if len(given) == 1 else masks.combine(*given)}
 
 
-def _check_context(context: Tensor, X: Tensor, W: Tensor, max_seq_len: int | None) -> None:
-    """Require a second sequence that fits the first."""
-    _check_tokens(context, W, max_seq_len, "context")
+def _check_context(context: Tensor, X: Tensor, layer: MultiHeadSelfAttention) -> None:
+    """Require a second sequence that fits the first, and a layer that knows no order."""
+    if layer.is_causal or layer.positions is not None:
+        came = f"is_causal={layer.is_causal}, positions={layer.positions!r}"
+        raise ValueError(f"context needs a layer without order; got one with {came}")
+    _check_tokens(context, layer.W_K.weight, layer.max_seq_len, "context")
     if context.shape[:-2] != X.shape[:-2]:
         came = f"{tuple(context.shape)} and X {tuple(X.shape)}"
         raise ValueError(f"context must share the leading dimensions of X; got {came}")

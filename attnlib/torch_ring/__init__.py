@@ -41,7 +41,7 @@ from attnlib import torch_blockwise  # noqa: F401 (its operators compute a piece
 from attnlib._checks import Options, Window, check_flag, checked_count
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype, upcast
-from attnlib._torch_operators import Operand, placeholder, wide_results_like
+from attnlib._torch_operators import Operand, placeholder, wide_results
 from attnlib.torch_decoding import merge
 from attnlib.torch_ring._links import Link, ProcessLink
 from attnlib.torch_ring._shards import BALANCES, Plan, Span, check_balance, layout, shard, unshard
@@ -123,7 +123,7 @@ def _pass_backward(
 
 def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     """Return o, m and log ℓ of queries that have seen no key: 0, the least number, and -∞."""
-    o, log_ell, m, *_ = wide_results_like(query, key, value, None, [], plan.scale, plan.group, [])
+    o, log_ell, m, *_ = wide_results(query, key, value, None, [], plan.scale, plan.group, [])
     return o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
 
 

@@ -12,13 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import Band
-from attnlib._torch_operators import (
-    Operand,
-    Operator,
-    Results,
-    placeholder,
-    wide_results_like,
-)
+from attnlib._torch_operators import Operand, Operator, Results, placeholder, wide_results
 from attnlib.torch_ring._shards import BALANCES, Plan, Span, layout, shard, unshard
 
 T = TypeVar("T")
@@ -123,7 +117,7 @@ def operator(
             for i, (x, need) in enumerate(inputs)
         )
 
-    return Operator(name, forward, wide_results_like, backward)
+    return Operator(name, forward, wide_results, backward)
 
 
 def _plan(

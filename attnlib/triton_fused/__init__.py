@@ -38,14 +38,7 @@ from attnlib._checks import Band, Options, Window, check_flag, checked_scale
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import Operand, Operator, Results, placeholder, results_like
-from attnlib.triton_fused.launch import (
-    INTERPRETED,
-    Kept,
-    Operands,
-    Upstream,
-    attend,
-    differentiate,
-)
+from attnlib.triton_fused.launch import INTERPRETED, Kept, Operands, Upstream, attend, differentiate
 
 _LARGEST_WIDTH = 256
 
