@@ -136,10 +136,15 @@ class Call(CheckedCall):
     def finish(self, output: Array, lse: Array) -> tuple[Array, Array]:
         """Return output and log-sum-exp in the shape and the dtype that the caller expects."""
         if np.isinf(output).any():
-            # A mean lies among the values. Beside the largest number there is, the rounding of
-            # the weights can lift it beyond.
-            sizes = np.where(np.isnan(self.value), 0, np.abs(self.value))
+            # A mean lies among the values that its row sees. Beside the largest number there is,
+            # the rounding of the weights can lift it beyond.
+            infinite = np.isinf(self.value)
+            sizes = np.where(np.isfinite(self.value), np.abs(self.value), 0)
             bound = sizes.max(axis=-2, keepdims=True, initial=0)
+            for j in np.flatnonzero(infinite.reshape(-1, *infinite.shape[-2:]).any(axis=(0, 2))):
+                one = slice(j, j + 1)
+                seen = self.masked(np.zeros((self.n_queries, 1)), columns=one) != -np.inf
+                bound = np.where(seen & infinite[..., one, :], np.inf, bound)
             output = output.reshape(*self.batch, self.n_queries, output.shape[-1])
             output = np.clip(output, -bound, bound)
         output = output.reshape(*self.out_batch, self.n_queries, output.shape[-1])

@@ -210,8 +210,9 @@ def _forward(
             k, v = k.to(output.dtype), v.to(output.dtype)
             v = v if room is None else v * room.factor
             _fold(tiles, q, k, v, rows, *lengths)  # type: ignore[arg-type]
-    if room is not None:
-        output.div_(room.factor).clamp_(-room.bound, room.bound)
+    if room is not None:  # what is infinite now has an infinite value that takes part
+        mean = (output / room.factor).clamp_(-room.bound, room.bound)
+        output.copy_(torch.where(output.isinf(), output, mean))
     empty = ell == 0
     if query.is_cuda or bool(empty.any()):
         output.masked_fill_(empty[..., None], 0)
@@ -223,7 +224,7 @@ class Headroom(NamedTuple):
     """How values beside the largest number of a dtype are kept finite."""
 
     factor: Tensor  # a power of 2, which makes values so small that S of them can be added up
-    bound: Tensor  # the largest of them, which no mean of them exceeds
+    bound: Tensor  # the largest finite one, which no mean of finite values exceeds
 
 
 def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
@@ -236,7 +237,7 @@ def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
     limit = torch.finfo(dtype).max / (2 * n_keys)
     if not value.numel() or (value.device.type == "cpu" and largest(value) <= limit):
         return None
-    bound = value.abs().nan_to_num(nan=0.0, posinf=math.inf).amax().to(dtype)
+    bound = value.abs().nan_to_num(nan=0.0, posinf=0.0).amax().to(dtype)
     factor = torch.where(bound > limit, 0.5 ** (2 * n_keys).bit_length(), 1.0).to(dtype)
     return Headroom(factor, bound)
 

@@ -111,6 +111,25 @@ def test_the_mean_of_one_low_number_is_itself(form: Implementation, dtype: str) 
     np.testing.assert_allclose(form(query, key, value), lowest, rtol=1e-5)
 
 
+@on(IMPLEMENTATIONS, dtypes=["float32", "float64"])
+def test_an_infinite_value_that_is_removed_does_not_lift_a_mean(
+    form: Implementation, dtype: str
+) -> None:
+    """Beside the largest number; for most forms on tensors within a thousandth of it."""
+    clamps = not form.on_tensors or form.name == "torch_blockwise"
+    largest = np.finfo(dtype).max * (1 if clamps else 0.999)
+    query, key = drawn((L, E), (19, E), dtype=dtype)
+    value = np.full((19, 2), largest, dtype)
+    value[-1] = np.inf, -np.inf
+    kept = np.arange(19) < np.full((L, 1), 18)
+    np.testing.assert_allclose(form(query, key, value, kept), largest, rtol=1e-5)
+    if not form.multiplies_removed_values:
+        kept[0] = True
+        output = form(query, key, value, kept)
+        np.testing.assert_array_equal(output[0], [np.inf, -np.inf])
+        np.testing.assert_allclose(output[1:], largest, rtol=1e-5)
+
+
 @every_implementation
 def test_only_scores_of_minus_infinity_give_zeros(form: Implementation) -> None:
     query, key, value = drawn((L, E), (S, E), (S, E_V))
