@@ -24,9 +24,8 @@ from attnlib._checks import FLOATING
 from attnlib.conformance import _dtypes, _errors, _gradients, _layouts, _masks, _shapes
 from attnlib.conformance._backends import Backend, NumpyBackend
 from attnlib.conformance._calls import TOPICS, Call, Case, Given, WrongResultError
-from attnlib.conformance._comparison import judge
+from attnlib.conformance._comparison import Report, Result, followed, judge
 from attnlib.conformance._definition import argument_gradients, problem
-from attnlib.conformance._report import Report, Result, followed
 
 __all__ = ["TOPICS", "Call", "Case", "Report", "Result", "cases", "check"]
 # What peers/ needs besides, to check functions that take neither tensors nor arrays of NumPy.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -49,16 +48,9 @@ def dtypes() -> Iterator[Case]:
 
 
 def _beyond_float16(dtype: str) -> Call:
-    query, key, value = (
-        np.full((1, 1, 1, E), 200.0),
-        np.full((1, 1, 1, E), 300.0),
-        np.ones((1, 1, 1, E)),
-    )
-    given = {
-        name: Given(x, dtype)
-        for name, x in zip(("query", "key", "value"), (query, key, value), strict=True)
-    }
-    return Call(given, {"scale": 1.0}, truth=value, peer=value, size=8.0)
+    one = np.ones((1, 1, 1, E))
+    given = _given(dtype, 200 * one, 300 * one, one)
+    return Call(given, {"scale": 1.0}, truth=one, peer=one, size=8.0)
 
 
 def _many_equal_weights(dtype: str) -> Call:
@@ -69,11 +61,7 @@ def _many_equal_weights(dtype: str) -> Call:
     """
     n_keys = 4096
     value = np.repeat([0.0, 1.0], n_keys // 2)[None, None, :, None] * np.ones(3)
-    given = {
-        "query": Given(np.zeros((1, 1, 1, 3)), dtype),
-        "key": Given(np.ones((1, 1, n_keys, 3)), dtype),
-        "value": Given(value, dtype),
-    }
+    given = _given(dtype, np.zeros((1, 1, 1, 3)), np.ones((1, 1, n_keys, 3)), value)
     half = np.full((1, 1, 1, 3), 0.5)
     return Call(given, truth=half, peer=half)
 
@@ -170,7 +158,7 @@ def _never_wins(way: str) -> Draw:
 
 
 def _given(dtype: str, query: Array, key: Array, value: Array) -> dict[str, Given]:
-    arrays: dict[str, Any] = {"query": query, "key": key, "value": value}
+    arrays = {"query": query, "key": key, "value": value}
     return {name: Given(array, dtype) for name, array in arrays.items()}
 
 

@@ -32,7 +32,7 @@ from attnlib.conformance._calls import (
 from attnlib.conformance._dtypes import bad_removed_keys, with_bad_number
 from attnlib.conformance._layouts import LAYOUTS, expanded
 from attnlib.conformance._masks import MASK_SHAPES
-from attnlib.conformance._shapes import EMPTY_AXES, EMPTY_ROWS, LEADING, LENGTHS, large_scores
+from attnlib.conformance._shapes import EMPTY_AXES, LEADING, LENGTHS, TWO_EMPTY_ROWS, large_scores
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 
@@ -105,8 +105,7 @@ def _masked() -> Iterator[Case]:
         yield case(f"a boolean mask {shape}", with_mask(random_mask(shape)), "masks")
         (added,) = drawn(shape, seed=3)
         yield case(f"a floating mask {shape}", with_mask(added), "masks")
-    rows = np.repeat(~EMPTY_ROWS[:, None], S, axis=1)
-    for name, kept in (("two rows", rows), ("every row", rows & False)):
+    for name, kept in (("two rows", TWO_EMPTY_ROWS), ("every row", TWO_EMPTY_ROWS & False)):
         draw = with_mask(kept)
         yield case(f"a boolean mask removes {name}: zeros", draw, "masks", "empty")
         draw = with_mask(np.where(kept, 0.0, -np.inf))
@@ -164,7 +163,6 @@ def _expanded(axes: tuple[int, ...]) -> Draw:
 
 def mask_gradients() -> Iterator[Case]:
     """Yield the cases of the topic mask gradients."""
-    rows = np.repeat(~EMPTY_ROWS[:, None], S, axis=1)
 
     def own(name: str, mask: Array, *needs: str, mask_dtype: str = "", **more: Any) -> Case:
         wanted = ("query", "key", "value", "attn_mask")
@@ -179,4 +177,4 @@ def mask_gradients() -> Iterator[Case]:
     (added,) = drawn((B, H, L, S), seed=3)
     removing = np.where(random_mask((B, H, L, S)), added, -np.inf)
     yield own("where -∞ removes the gradient is 0", removing)
-    yield own("two rows are removed", np.where(rows, added, -np.inf), "empty")
+    yield own("two rows are removed", np.where(TWO_EMPTY_ROWS, added, -np.inf), "empty")

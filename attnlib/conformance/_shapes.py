@@ -52,7 +52,8 @@ EMPTY_AXES: dict[str, tuple[Shape, int, int, int, int]] = {
     "no features of the value": ((B, H), L, S, E, 0),
     "nothing at all": ((), 0, 0, 0, 0),
 }
-EMPTY_ROWS = np.array([False, True, False, True, False])
+# A mask that removes two rows.
+TWO_EMPTY_ROWS = np.repeat(np.array([[True], [False], [True], [False], [True]]), S, axis=1)
 
 
 def values() -> Iterator[Case]:
@@ -120,11 +121,10 @@ def _grouped_with_mask(n_key_heads: int, shape: Shape) -> Draw:
 
 def empty() -> Iterator[Case]:
     """Yield the cases of the topic empty."""
-    rows = np.repeat(~EMPTY_ROWS[:, None], S, axis=1)
     masks = {
-        "a boolean mask removes two rows": rows,
-        "a boolean mask (L, 1) removes two rows": rows[:, :1],
-        "a floating mask of -∞ removes two rows": np.where(rows, 0.0, -np.inf),
+        "a boolean mask removes two rows": TWO_EMPTY_ROWS,
+        "a boolean mask (L, 1) removes two rows": TWO_EMPTY_ROWS[:, :1],
+        "a floating mask of -∞ removes two rows": np.where(TWO_EMPTY_ROWS, 0.0, -np.inf),
         "a boolean mask removes everything": np.zeros((L, S), dtype=bool),
         "a boolean mask (1, 1, 1, 1) removes everything": np.zeros((1, 1, 1, 1), dtype=bool),
         "a floating mask removes everything": np.full((L, S), -np.inf),
