@@ -81,17 +81,15 @@ class Call(CheckedCall):
         known = checked_arrays(given)
         mask = options.attn_mask
         mask = None if mask is None else check_array("attn_mask", mask)
-        shapes = {name: array.shape for name, array in known.items()}
+        super().__init__(known, mask, options, drops=False)
         self.out_dtype = known["query"].dtype
-        kind = None if mask is None else (mask.shape, mask.dtype.name)
-        super().__init__(shapes, self.out_dtype.name, kind, options)
         self.lse_dtype = self.dtype = np.dtype(dtype or upcast(known["query"][..., :0]).dtype)
         if out_of_range(self.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)
         self.scale = self.dtype.type(self.scale)
         self.out_batch = self.batch
         if self.group != 1:
-            self.batch = (*self.batch[:-1], shapes["key"][-3], self.group)
+            self.batch = (*self.batch[:-1], known["key"].shape[-3], self.group)
         key, value = known["key"], known.get("value", known["key"][..., :0])
         self.query = self._grouped(known["query"]).astype(self.dtype, copy=False)
         self.key = self._shared(key).astype(self.dtype, copy=False)

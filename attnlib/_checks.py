@@ -180,7 +180,7 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
         ) from None
 
 
-def check_mask(shape: Shape, dtype: str, *, query_dtype: str, target: Shape) -> None:
+def check_mask(shape: Shape, dtype: str, query_dtype: str, target: Shape) -> None:
     """Require a boolean or floating mask that broadcasts to `target`, (…, L, S)."""
     allowed = dict.fromkeys(("bool", "float32", query_dtype))
     if dtype not in allowed:
@@ -243,11 +243,12 @@ def check_flag(name: str, flag: object) -> None:
 
 def check_dropout(dropout_p: object, drops: bool) -> None:
     """Require a probability; 0 for a form that never drops."""
-    if drops and not 0 <= checked_real("dropout_p", dropout_p) <= 1:
-        raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
-    if not drops and not isinstance(dropout_p, Real):
+    if drops:
+        if not 0 <= checked_real("dropout_p", dropout_p) <= 1:
+            raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
+    elif not isinstance(dropout_p, Real):
         raise TypeError(f"dropout_p must be 0.0; got {type(dropout_p).__name__} {dropout_p!r}")
-    if not drops and dropout_p != 0.0:
+    elif dropout_p != 0.0:
         wanted = "0.0, because this form is deterministic"
         raise ValueError(f"dropout_p must be {wanted}; got {dropout_p!r}")
 
@@ -314,14 +315,9 @@ class CheckedCall:
     query heads that share one key head.
     """
 
-    def __init__(
-        self, shapes: Mapping[str, Shape], dtype: str, mask: tuple[Shape, str] | None,
-        options: Options, drops: bool = False,
-    ) -> None:  # fmt: skip
-        """Check a call on inputs of this dtype, and a mask of this shape and dtype.
-
-        `drops` says that the form can put weights to 0 at random.
-        """
+    def __init__(self, inputs: Mapping[str, Any], mask: Any, options: Options, drops: bool) -> None:
+        """Check a call on arrays or tensors; `drops` is True where weights can be put to 0."""
+        shapes = {name: tuple(x.shape) for name, x in inputs.items()}
         check_flag("is_causal", options.is_causal)
         check_flag("enable_gqa", options.enable_gqa)
         self.batch, self.group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
@@ -332,7 +328,8 @@ class CheckedCall:
             hint = "attnlib.masks.combine makes one mask of two"
             raise ValueError(f"give attn_mask or is_causal=True, got both: {hint}")
         if mask is not None:
+            dtypes = dtype_name(mask), dtype_name(inputs["query"])
             target = (*self.batch, self.n_queries, self.n_keys)
-            check_mask(*mask, query_dtype=dtype, target=target)
+            check_mask(tuple(mask.shape), *dtypes, target)
         self.band = checked_band(self.n_queries, self.n_keys, options)
         check_dropout(options.dropout_p, drops)

@@ -130,15 +130,13 @@ class Call(CheckedCall):
     ) -> None:  # fmt: skip
         given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
         known = checked_tensors(given)
-        self.mask: Tensor | None = None
-        kind = None
-        if options.attn_mask is not None:
-            mask = check_tensor("attn_mask", options.attn_mask)
-            check_devices({"query": known["query"], "attn_mask": mask})
-            kind = tuple(mask.shape), dtype_name(mask)
-            self.mask = mask if mask.ndim > 1 else mask.reshape(1, -1)
-        shapes = {name: tuple(tensor.shape) for name, tensor in known.items()}
-        super().__init__(shapes, dtype_name(known["query"]), kind, options, drops=drops)
+        self.mask: Tensor | None = options.attn_mask
+        if self.mask is not None:
+            check_tensor("attn_mask", self.mask)
+            check_devices({"query": known["query"], "attn_mask": self.mask})
+        super().__init__(known, self.mask, options, drops)
+        if self.mask is not None and self.mask.ndim < 2:
+            self.mask = self.mask.reshape(1, -1)
         self.query, self.key = known["query"], known["key"]
         self.value = known.get("value", self.key[..., :0])
         self.out_dtype = self.query.dtype

@@ -210,12 +210,11 @@ def _remember_differentiable(ctx: Any, inputs: tuple[Any, ...], output: Any) -> 
     _remember(ctx, inputs, output)
 
 
-def _function(**methods: Callable[..., Any]) -> Callable[..., Any]:
+def _function(**methods: Callable[..., Any]) -> Any:
     """Return an autograd function of these methods, for the transforms of torch.func.
 
     They ask for a `setup_context`, which the gradients of an operator do not have.
     """
     static = {name: staticmethod(method) for name, method in methods.items()}
     kind: Any = type("Attention", (torch.autograd.Function,), static | {"generate_vmap_rule": True})
-    function: Callable[..., Any] = kind.apply
-    return function
+    return kind.apply

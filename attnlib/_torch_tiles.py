@@ -15,19 +15,18 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band, blocks
+from attnlib._checks import Band, blocks, broadcast_shapes
 from attnlib._tensors import zero_unseen
 from attnlib._torch_operators import Operand, largest
 
 
-def heads(
-    batch: Sequence[int], operands: Sequence[Operand], together: int
-) -> Iterator[list[Operand]]:
+def heads(operands: Sequence[Operand], together: int) -> Iterator[list[Operand]]:
     """Walk over the batch: views (heads, rows, columns) of all operands, some heads at a time.
 
-    Operands broadcast to the batch. The first three are not broadcast among heads that come
-    together, because gradients are added up in views like theirs: each head needs its own memory.
+    The first three are not broadcast among heads that come together, because gradients are added
+    up in views like theirs: each head needs its own memory.
     """
+    batch = broadcast_shapes(*(x.shape[:-2] for x in operands if x is not None))
     rank = len(batch)
     level = [x if x is None else x[(None,) * (rank + 2 - x.ndim)] for x in operands]
     apart = [x for x in level[:3] if x is not None]

@@ -245,9 +245,8 @@ def prefix(
 
 @overload
 def alibi(
-    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
-    like: Tensor,
-) -> Tensor: ...  # fmt: skip
+    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Tensor
+) -> Tensor: ...
 @overload
 def alibi(
     n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",

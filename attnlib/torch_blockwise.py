@@ -205,7 +205,7 @@ def _forward(
     of_rows = output, m[..., None], ell[..., None]
     operands = grouped(group, query, key, value, attn_mask, *of_rows)
     with torch.autocast(query.device.type, enabled=False):
-        for q, k, v, tiles.mask, *rows in heads(_batch(operands), operands, together):
+        for q, k, v, tiles.mask, *rows in heads(operands, together):
             assert k is not None and v is not None
             k, v = k.to(output.dtype), v.to(output.dtype)
             v = v if room is None else v * room.factor
@@ -259,7 +259,7 @@ def _backward(
         operands = grouped(group, *inputs, output, d_output.to(dtype), *columns)
         sums = grouped(group, *gradients)
         with torch.autocast(query.device.type, enabled=False):
-            for q, k, v, tiles.mask, *rest in heads(_batch(operands), [*operands, *sums], together):
+            for q, k, v, tiles.mask, *rest in heads([*operands, *sums], together):
                 assert k is not None and v is not None
                 _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
     if gradients[0] is not None:
@@ -286,12 +286,6 @@ def _tiles(
     room = together * math.prod(lengths)
     tiles = Tiles(query, key, mask, limits, factor, dtype, room, natural=bool(options[2]))
     return tiles, lengths, together
-
-
-def _batch(operands: list[Operand]) -> torch.Size:
-    output = operands[4]
-    assert output is not None
-    return output.shape[:-2]
 
 
 _operator = Operator("torch_blockwise", _forward, wide_results, _backward)

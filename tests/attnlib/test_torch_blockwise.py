@@ -341,7 +341,7 @@ def test_the_walk_comes_to_each_head_once(
     """With the queries and keys that belong to it, whether they broadcast or not."""
     q, k = (1 + torch.arange(math.prod(own)).reshape(*own, 1, 1) for own in (query, key))
     found = torch.zeros(*batch, 2, 1, dtype=q.dtype)
-    for some_q, some_k, _, nothing, some in heads(batch, [q, k, q, None, found], together):
+    for some_q, some_k, _, nothing, some in heads([q, k, q, None, found], together):
         assert nothing is None
         assert isinstance(some, Tensor) and len(some) <= together
         assert isinstance(some_q, Tensor) and isinstance(some_k, Tensor)
