@@ -8,15 +8,13 @@ knows who may attend to whom. An implementation computes output and log-sum-exp 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from attnlib._checks import (
-    ABSENT,
     HALF,
-    NOTHING,
     Array,
     CheckedCall,
     Options,
@@ -73,12 +71,9 @@ class Call(CheckedCall):
     caller's to silence.
     """
 
-    def __init__(
-        self, query: Array, key: Array, value: Any = ABSENT, options: Options = NOTHING,
-        dtype: Any = None,
-    ) -> None:  # fmt: skip
-        given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
-        known = checked_arrays(given)
+    def __init__(self, inputs: Sequence[object], options: Options, dtype: Any = None) -> None:
+        """Check query and key, and the value unless scores or weights alone are computed."""
+        known = checked_arrays(dict(zip(("query", "key", "value"), inputs, strict=False)))
         mask = options.attn_mask
         mask = None if mask is None else check_array("attn_mask", mask)
         super().__init__(known, mask, options, drops=False)

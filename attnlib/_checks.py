@@ -79,10 +79,6 @@ class Options(NamedTuple):
     window: Any = None
 
 
-NOTHING = Options()
-ABSENT = object()  # stands for the value where scores or weights alone are computed
-
-
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """Return the shape that all of these broadcast to.
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from attnlib._checks import (
-    ABSENT,
-    NOTHING,
     CheckedCall,
     Options,
     check_dtypes,
@@ -124,12 +122,9 @@ class Call(CheckedCall):
     tensors; mask is None or has two dimensions and more.
     """
 
-    def __init__(
-        self, query: Tensor, key: Tensor, value: Any = ABSENT, options: Options = NOTHING, *,
-        drops: bool = False,
-    ) -> None:  # fmt: skip
-        given = {"query": query, "key": key} | ({} if value is ABSENT else {"value": value})
-        known = checked_tensors(given)
+    def __init__(self, inputs: Sequence[object], options: Options, *, drops: bool = False) -> None:
+        """Check query and key, and the value unless scores or weights alone are computed."""
+        known = checked_tensors(dict(zip(("query", "key", "value"), inputs, strict=False)))
         self.mask: Tensor | None = options.attn_mask
         if self.mask is not None:
             check_tensor("attn_mask", self.mask)
@@ -162,11 +157,8 @@ class DenseCall(Call):
     no query may see are zeros.
     """
 
-    def __init__(
-        self, query: Tensor, key: Tensor, value: Any = ABSENT, options: Options = NOTHING, *,
-        drops: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(query, key, value, options, drops=drops)
+    def __init__(self, inputs: Sequence[object], options: Options, *, drops: bool = False) -> None:
+        super().__init__(inputs, options, drops=drops)
         if self.mask is not None and self.group > 1:
             self.mask = self._folded(self.mask.expand(*self.batch, self.n_queries, self.n_keys))
         self.allowed = self._allowed()

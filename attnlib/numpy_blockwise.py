@@ -54,7 +54,7 @@ def _attend(
     """Return the output, and the log-sum-exp."""
     size = checked_count("block_size", block_size, least=1)
     with np.errstate(all="ignore"):
-        call = Call(query, key, value, options)
+        call = Call((query, key, value), options)
         output, lse = _fold(call, call.value, size)
         if not np.isfinite(output).all():
             # o = Σ_j exp(s_j - m) v_j may be infinite where the mean o / ℓ is not: for values

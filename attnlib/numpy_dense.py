@@ -48,7 +48,7 @@ def scaled_dot_product_attention(
 def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
     """Return the output, and the log-sum-exp."""
     with np.errstate(all="ignore"):
-        call = Call(query, key, value, options)
+        call = Call((query, key, value), options)
         scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
         weights, lse = _softmax(scores)
         output = weighted_sum(weights, call.value, scores)  # A V
@@ -105,7 +105,7 @@ def attention_scores(query: Array, key: Array, *, scale: float | None = None) ->
         array([[11., 17.]])
     """
     with np.errstate(all="ignore"):
-        call = Call(query, key, options=Options(scale=scale))
+        call = Call((query, key), Options(scale=scale))
         scores = call.query @ call.key.swapaxes(-1, -2) * call.scale
         return np.asarray(scores).astype(call.out_dtype)
 
@@ -142,7 +142,7 @@ def attention_weights(
     """
     options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
     with np.errstate(all="ignore"):
-        call = Call(query, key, options=options)
+        call = Call((query, key), options)
         weights = _softmax(call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale))[0]
         return weights.reshape(*call.out_batch, *weights.shape[-2:]).astype(call.out_dtype)
 

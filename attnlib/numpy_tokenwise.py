@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
 def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
     """Return the output, and the log-sum-exp."""
     with np.errstate(all="ignore"):
-        call = Call(query, key, value, options, dtype=np.float64)  # checks all arguments
+        call = Call((query, key, value), options, dtype=np.float64)  # checks all arguments
     n_queries, n_keys, batch = query.shape[-2], key.shape[-2], call.out_batch
     # Grouped query heads share a key head: head h has the keys of head h // (H / H_kv).
     group = query.shape[-3] // key.shape[-3] if options.enable_gqa else 1

@@ -145,7 +145,7 @@ def _attend(
     block_size_k: int | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the output, and the log-sum-exp."""
-    call = Call(query, key, value, options)
+    call = Call((query, key, value), options)
     sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
     # 0 is to be chosen. A block of FARTHEST holds every sequence.
     lengths = [

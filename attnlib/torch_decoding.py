@@ -85,7 +85,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_k: int | None
 ) -> tuple[Tensor, Tensor]:
     """Return the output, and the log-sum-exp."""
-    call = DenseCall(query, key, value, options)
+    call = DenseCall((query, key, value), options)
     size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
     whole, left = call.n_keys // size, call.n_keys % size
     states = [_state(call, 0, whole, size)] if whole else []

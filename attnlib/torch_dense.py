@@ -59,7 +59,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, wants_lse: bool = False
 ) -> tuple[Tensor, Any]:
     """Return the output, and the log-sum-exp if it is wanted."""
-    call = DenseCall(query, key, value, options, drops=True)
+    call = DenseCall((query, key, value), options, drops=True)
     scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
     weights = torch.softmax(scores, -1)
     if call.dropout_p:
@@ -107,7 +107,7 @@ def attention_scores(query: Tensor, key: Tensor, *, scale: float | None = None) 
         >>> attention_scores(torch.tensor([[1.0, 2.0]]), keys, scale=1.0)
         tensor([[11., 17.]])
     """
-    call = DenseCall(query, key, options=Options(scale=scale))
+    call = DenseCall((query, key), Options(scale=scale))
     return scaled_product(call.query, call.key, call.scale).to(call.out_dtype)
 
 
@@ -141,7 +141,7 @@ def attention_weights(
                 [0.5000, 0.5000]])
     """
     options = Options(attn_mask, 0.0, is_causal, scale, enable_gqa, causal_align, window)
-    call = DenseCall(query, key, options=options)
+    call = DenseCall((query, key), options)
     scores, empty = call.masked(scaled_product(call.query, call.key, call.scale))
     return call.finish(torch.softmax(scores, -1).masked_fill(empty, 0), None)[0]
 

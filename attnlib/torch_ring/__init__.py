@@ -218,7 +218,7 @@ def ring_attention(
     try:
         check_flag("with_lse", with_lse)
         options = Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
-        call = Call(query, key, value, options)
+        call = Call((query, key, value), options)
         spans = layout(n_tokens, link.size, balance)
         n_own = sum(stop - start for start, stop in spans[link.rank])
         if {call.n_queries, call.n_keys} != {n_own}:
@@ -304,7 +304,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, n_devices: int, balance: str
 ) -> tuple[Tensor, Tensor]:
     """Return the output, and the log-sum-exp."""
-    call = Call(query, key, value, options)
+    call = Call((query, key, value), options)
     check_balance(balance)
     n_devices = checked_count("n_devices", n_devices, least=1)
     if n_devices > MOST_THREADS:

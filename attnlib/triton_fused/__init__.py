@@ -84,7 +84,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, deterministic: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the output, and the log-sum-exp."""
-    call = Call(query, key, value, options)
+    call = Call((query, key, value), options)
     check_flag("deterministic", deterministic)
     _check_that_it_runs(call.query, call.value)
     scale = call.scale_asked_for
