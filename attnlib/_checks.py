@@ -142,10 +142,9 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
     `shapes` maps query, key and (where there is one) value to their shapes.
     """
     query, key, value = shapes["query"], shapes["key"], shapes.get("value", shapes["key"])
-    rank = 3 if enable_gqa else 2
+    rank, axes = (3, "heads, length, features") if enable_gqa else (2, "length, features")
     for name, shape in shapes.items():
         if len(shape) < rank:
-            axes = "heads, length, features" if enable_gqa else "length, features"
             raise ValueError(
                 f"{name} must have at least {rank} dimensions (…, {axes}); got {_listed(shapes)}"
             )
@@ -155,8 +154,6 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
         raise ValueError(
             f"key and value must have the same length (dimension -2); got {_listed(shapes)}"
         )
-    leading = [shape[:-rank] for shape in (query, key, value)]
-    heads: Shape = ()
     group = 1
     if enable_gqa:
         n_heads, n_key_heads, n_value_heads = query[-3], key[-3], value[-3]
@@ -166,9 +163,10 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
                 f"query's; got {n_heads} query, {n_key_heads} key and {n_value_heads} value heads: "
                 f"{_listed(shapes)}"
             )
-        heads, group = (n_heads,), n_heads // n_key_heads
+        group = n_heads // n_key_heads
     try:
-        return broadcast_shapes(*leading) + heads, group
+        leading = broadcast_shapes(*(shape[:-rank] for shape in (query, key, value)))
+        return leading + query[-rank:-2], group
     except ValueError:
         raise ValueError(
             f"the leading dimensions of {', '.join(shapes)} must be equal or broadcast "
@@ -176,8 +174,9 @@ def check_shapes(shapes: Mapping[str, Shape], *, enable_gqa: bool = False) -> tu
         ) from None
 
 
-def check_mask(shape: Shape, dtype: str, query_dtype: str, target: Shape) -> None:
-    """Require a boolean or floating mask that broadcasts to `target`, (…, L, S)."""
+def check_mask(mask: Any, query: Any, target: Shape) -> None:
+    """Require a boolean or floating mask that fits the query and broadcasts to (…, L, S)."""
+    shape, dtype, query_dtype = tuple(mask.shape), dtype_name(mask), dtype_name(query)
     allowed = dict.fromkeys(("bool", "float32", query_dtype))
     if dtype not in allowed:
         wanted = f"{' or '.join(allowed)} for {query_dtype} inputs"
@@ -324,8 +323,6 @@ class CheckedCall:
             hint = "attnlib.masks.combine makes one mask of two"
             raise ValueError(f"give attn_mask or is_causal=True, got both: {hint}")
         if mask is not None:
-            dtypes = dtype_name(mask), dtype_name(inputs["query"])
-            target = (*self.batch, self.n_queries, self.n_keys)
-            check_mask(tuple(mask.shape), *dtypes, target)
+            check_mask(mask, inputs["query"], (*self.batch, self.n_queries, self.n_keys))
         self.band = checked_band(self.n_queries, self.n_keys, options)
         check_dropout(options.dropout_p, drops)

@@ -370,8 +370,7 @@ def _joined_mask(
     if attn_mask is not None:
         check_tensor("attn_mask", attn_mask)
         check_devices({"X": X, "attn_mask": attn_mask})
-        shape, target = tuple(attn_mask.shape), (*batch, *heads, n_tokens, n_keys)
-        check_mask(shape, dtype_name(attn_mask), dtype_name(X), target)
+        check_mask(attn_mask, X, (*batch, *heads, n_tokens, n_keys))
         given.append(attn_mask)
     if lengths is not None:
         padding = torch.as_tensor(masks.padding(lengths, n_keys), device=X.device)
