@@ -118,8 +118,8 @@ class Operator:
             forward=self.backward, setup_context=lambda *_: None, backward=self._refuse("second")
         )
         self.function = _function(
-            forward=self.forward, setup_context=_remember_differentiable,
-            backward=functools.partial(self.gradients, backward), jvp=self._refuse("forward-mode"),
+            forward=self.forward, setup_context=_remember, jvp=self._refuse("forward-mode"),
+            backward=functools.partial(self.gradients, backward),
         )  # fmt: skip
 
     def __call__(self, call: Call, options: list[int]) -> Results:
@@ -198,16 +198,11 @@ def _aligned(tensors: list[Operand]) -> list[Operand]:
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """Keep what the backward needs."""
+    """Keep what the backward needs; the output and the log-sum-exp alone have gradients."""
     *tensors, ctx.band, ctx.scale, ctx.group, ctx.options = inputs
     result, _, *of_rows = output
+    ctx.mark_non_differentiable(*of_rows)
     ctx.save_for_backward(*tensors, result, *of_rows)
-
-
-def _remember_differentiable(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Keep what the backward needs; the output and the log-sum-exp alone have gradients."""
-    ctx.mark_non_differentiable(*output[2:])
-    _remember(ctx, inputs, output)
 
 
 def _function(**methods: Callable[..., Any]) -> Any:

@@ -187,7 +187,5 @@ def _check_block(state: Shape, scores: Array, value: Array) -> None:
     n_rows, n_features = state[-2:]
     block = scores.shape[-1:]
     if scores.shape[-2:] != (n_rows, *block) or value.shape[-2:] != (*block, n_features):
-        raise ValueError(
-            f"scores must be (…, {n_rows}, B) and value (…, B, {n_features}) for this state; "
-            f"got scores {scores.shape}, value {value.shape}"
-        )
+        wanted = f"(…, {n_rows}, B) and value (…, B, {n_features}) for this state"
+        raise ValueError(f"scores must be {wanted}; got scores {scores.shape}, value {value.shape}")
