@@ -26,7 +26,7 @@ from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, wh
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.order import rotary_offset, squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
@@ -44,6 +44,7 @@ __all__ = [
     "H200",
     "Control",
     "Drawing",
+    "Frame",
     "MovingDrawing",
     "attention_stepper",
     "attention_steps",
@@ -67,6 +68,7 @@ __all__ = [
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
+    "moving",
     "number_bits",
     "plane",
     "ring_bytes",

@@ -98,7 +98,7 @@ def _words(loop: str, number: int, n_tiles: int, step: Step) -> tuple[str, list[
 
 def _box(x: float, y: float, width: float, lines: list[str], held: bool, part: str) -> str:
     """Return the box of an input (orange, dashed) or a sum (blue), thick where it is held."""
-    name, dash = ("blue", None) if part.startswith("to-") else ("orange", "5 3")
+    name, dash = ("query", None) if part.startswith("to-") else ("key", "5 3")
     faint = rect(x, y, width, TALL, rx=5, stroke="grid", stroke_dasharray=dash)
     thick = rect(
         x, y, width, TALL, name, rx=5, fill_opacity="0.25", stroke=name, stroke_width=2.6,
@@ -124,7 +124,7 @@ def _progress(step: Step, place: int, block: int, total: int) -> str:
 def _mark(x: float, y: float, kind: str) -> str:
     """Return a tick or a cross around a point."""
     if kind == "done":
-        return tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="green",
+        return tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="value",
                    stroke_width=2)  # fmt: skip
     return tag("path", d=f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14", fill="none", stroke="muted",
                stroke_width=2)  # fmt: skip
@@ -155,7 +155,7 @@ def _frame(n_blocks: int, loop: str, step: Step, title: str, notes: list[str]) -
     for i, j in _tiles(n_blocks, LOOPS[0]):
         x, y, here = LEFT + j * TILE, TOP + i * TILE, (i, j) == (row, column)
         sides = x + 1, y + 1, TILE - 2, TILE - 2
-        thick = rect(*sides, "green", fill_opacity="0.3", stroke="green", stroke_width=2.6)
+        thick = rect(*sides, "value", fill_opacity="0.3", stroke="value", stroke_width=2.6)
         thick += text(x + TILE / 2, y + TILE / 2 + 4.5, "A  dS", font_weight="600")
         body.append(rect(*sides, stroke="grid"))
         body.append(tag("g", thick, data_part=f"tile-{i}-{j}", opacity=here))

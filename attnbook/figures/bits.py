@@ -98,12 +98,12 @@ def _frame(name: str, value: float) -> str:
         body += [
             text(LEFT, y, form.name, text_anchor="start", font_weight="600"),
             text(84, y, "sign,", text_anchor="start", fill="muted"),
-            text(122, y, f"exponent ({form.exponent} bits),", text_anchor="start", fill="blue"),
-            text(248, y, f"fraction ({form.fraction} bits)", text_anchor="start", fill="orange"),
+            text(122, y, f"exponent ({form.exponent} bits),", text_anchor="start", fill="query"),
+            text(248, y, f"fraction ({form.fraction} bits)", text_anchor="start", fill="key"),
         ]
         for place, bit in enumerate(bits):
             field = (place > 0) + (place > form.exponent)
-            x, fill = LEFT + BIT * place + GAP * field, ("muted", "blue", "orange")[field]
+            x, fill = LEFT + BIT * place + GAP * field, ("muted", "query", "key")[field]
             part = f"{form.name}-{place}"
             body += [
                 rect(x, y + 8, BIT, 20, fill, fill_opacity="0.35", opacity=bit,

@@ -40,9 +40,9 @@ STYLE: Any = {
 
 # Colour is never the only carrier: series differ in colour, marker and dash together.
 SERIES: tuple[dict[str, Any], ...] = (
-    {"color": COLOURS["orange"], "marker": "s", "linestyle": "--"},
-    {"color": COLOURS["blue"], "marker": "o", "linestyle": "-"},
-    {"color": COLOURS["green"], "marker": "^", "linestyle": ":"},
+    {"color": COLOURS["minus"], "marker": "s", "linestyle": "--"},
+    {"color": COLOURS["plus"], "marker": "o", "linestyle": "-"},
+    {"color": COLOURS["muted"], "marker": "^", "linestyle": ":"},
 )
 
 

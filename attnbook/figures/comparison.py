@@ -20,7 +20,7 @@ HEIGHT = 44.0
 def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
     """Return a framed cell of two lines: printed above in plain type, computed below in bold."""
     look = {"fill_opacity": "0.150", "stroke": "ink", "stroke_width": 2}
-    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "orange", **look)
+    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "key", **look)
     above = text(x + width / 2, y + 18, printed)
     return frame + above + text(x + width / 2, y + 35, computed, font_weight="700")
 
@@ -130,7 +130,7 @@ def _link(
         off = bool(there and differs[i, j])
         body.append(rect(x, y, WIDE, HEIGHT, stroke="grid"))
         body.append(
-            rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "orange", fill_opacity="0.150", stroke="ink",
+            rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "key", fill_opacity="0.150", stroke="ink",
                  stroke_width=2, opacity=str(int(off)), data_part=f"frame-{i}-{j}")
         )  # fmt: skip
         one, other = (above[i][j], below[i][j]) if there else ("", "")

@@ -28,14 +28,14 @@ def _bar(row: int, share: float, place: tuple[float, float, float, float], name:
     y, long = TOP + ROW * row, round((end - start) * share, 1)
     shown = decimal(share)
     return rect(
-        start + min(0.0, long), y + 6, abs(long), ROW - 12, "blue", data_part=f"{name}-bar-{row}"
+        start + min(0.0, long), y + 6, abs(long), ROW - 12, "query", data_part=f"{name}-bar-{row}"
     ) + text(last, y + 18, shown, text_anchor="end", data_part=f"{name}-{row}")
 
 
 def _empty(row: int, name: str) -> str:
     """Return a bar of length 0 without a number, for a row that the sentence does not need."""
     y = TOP + ROW * row
-    bar = rect(WEIGHTS[1], y + 6, 0, ROW - 12, "blue", data_part=f"{name}-bar-{row}")
+    bar = rect(WEIGHTS[1], y + 6, 0, ROW - 12, "query", data_part=f"{name}-bar-{row}")
     return bar + text(WEIGHTS[3], y + 18, "", text_anchor="end", data_part=f"{name}-{row}")
 
 
@@ -63,10 +63,10 @@ def _frame(
         at = COSINES[1] + (COSINES[2] - COSINES[1]) * before
         body.append(text(COSINES[0], y + 18, probe, text_anchor="end"))
         body.append(_bar(row, now, COSINES, "cosine"))
-        body.append(rect(at - 1, y + 2, 2, ROW - 4, "orange"))
+        body.append(rect(at - 1, y + 2, 2, ROW - 4, "key"))
     y = TOP + ROW * len(probes)
     at = COSINES[1]
-    body.append(rect(at - 1, y + 12, 2, ROW - 4, "orange"))
+    body.append(rect(at - 1, y + 12, 2, ROW - 4, "key"))
     body.append(text(at + 8, y + ROW + 2, "the word alone", text_anchor="start", fill="muted"))
     return "".join(body)
 

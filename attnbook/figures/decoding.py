@@ -61,12 +61,12 @@ def _mark(kind: str, x: float, y: float) -> str:
     if kind == "masked":
         return tag("path", d=f"M{x + 9:g} {y + 9:g}l10 10m0-10l-10 10", stroke="muted", fill="none")
     if kind == "before":
-        return rect(x, y, CELL, CELL, "blue", fill_opacity="0.2") + tag(
-            "circle", cx=x + CELL / 2, cy=y + CELL / 2, r=3, fill="blue"
+        return rect(x, y, CELL, CELL, "query", fill_opacity="0.2") + tag(
+            "circle", cx=x + CELL / 2, cy=y + CELL / 2, r=3, fill="query"
         )
     tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                stroke="ink")  # fmt: skip
-    return rect(x, y, CELL, CELL, "orange", fill_opacity="0.35") + tick
+    return rect(x, y, CELL, CELL, "key", fill_opacity="0.35") + tick
 
 
 def _square(name: str, x: float, y: float, shown: str) -> str:
@@ -218,7 +218,7 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
             if is_split or core == 0:
                 wide = width * (last + 1 - first) / n_keys
                 body.append(
-                    rect(left, y, wide, height, "blue", fill_opacity="0.2", stroke="blue", rx=4)
+                    rect(left, y, wide, height, "query", fill_opacity="0.2", stroke="query", rx=4)
                 )
                 keys = f"keys {first:,} to {last:,}"
                 body.append(text(left + wide / 2, y + 20, keys))
@@ -236,7 +236,7 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
                 middle = top + core * (height + 8) + height / 2
                 body.append(arrow(x - 24, middle, x - 2, (top + foot) / 2, "muted"))
             body.append(
-                rect(x, top, merge, foot - top, "green", fill_opacity="0.2", stroke="green", rx=4)
+                rect(x, top, merge, foot - top, "value", fill_opacity="0.2", stroke="value", rx=4)
             )
             side = {"text_anchor": "start"}
             body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **side))
@@ -276,9 +276,9 @@ def cached_numbers(
             f"heads and entries must be at least 1; got {separate}, {groups} and {latent}"
         )
     rows = (
-        ("separate heads", *separate, {"keys": "blue", "values": "orange"}),
-        (f"{groups[0]} groups (GQA)", *groups, {"keys": "blue", "values": "orange"}),
-        ("one latent (MLA)", 1, *latent, {"latent": "green", "rotated keys": "blue"}),
+        ("separate heads", *separate, {"keys": "query", "values": "key"}),
+        (f"{groups[0]} groups (GQA)", *groups, {"keys": "query", "values": "key"}),
+        ("one latent (MLA)", 1, *latent, {"latent": "value", "rotated keys": "query"}),
     )
     left, width = 8.0, 390.0
     down = 190.0 / max(heads for _, heads, *_ in rows)

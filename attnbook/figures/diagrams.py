@@ -16,7 +16,7 @@ class Box(NamedTuple):
     width: float
     height: float
     words: tuple[str, ...] = ()
-    stroke: str | None = "blue"  # None for words without a frame
+    stroke: str | None = "query"  # None for words without a frame
 
 
 class Join(NamedTuple):

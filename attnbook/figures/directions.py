@@ -125,13 +125,13 @@ def _lookup_frame(
         axis_title(x + 6, y - 86, features[1], text_anchor="start"),
     ]  # fmt: skip
     for label, vector_of in zip(labels, keys, strict=True):
-        body.append(turning_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))
+        body.append(turning_arrow(CENTRE, vector_of, unit, "key", f"key-{label}", "5 4"))
         side = 1 if vector_of[1] < 0 else -1
         at = past_tip(CENTRE, vector_of, unit, 6)
-        body.append(text(at[0], at[1] + 14 * side, label, fill="orange"))
-    body.append(turning_arrow(CENTRE, query, unit, "blue", "query"))
+        body.append(text(at[0], at[1] + 14 * side, label, fill="key"))
+    body.append(turning_arrow(CENTRE, query, unit, "query", "query"))
     name = past_tip(CENTRE, query, unit, 12)
-    body.append(text(*name, "q", fill="blue", font_weight="600", data_part="name"))
+    body.append(text(*name, "q", fill="query", font_weight="600", data_part="name"))
     top = 74.0
     body += [
         axis_title(NAMES, top - 12, "key", text_anchor="start"),
@@ -141,10 +141,10 @@ def _lookup_frame(
     for j, (label, score, weight) in enumerate(zip(labels, scores, weights, strict=True)):
         row = top + 40 * j
         body += [
-            text(NAMES, row + 21, label, text_anchor="start", fill="orange"),
+            text(NAMES, row + 21, label, text_anchor="start", fill="key"),
             text(SCORES, row + 21, decimal(score), text_anchor="end", data_part=f"score-{j}"),
             rect(BARS, row + 6, BAR, 22, stroke="grid"),
-            rect(BARS, row + 6, round(BAR * weight, 1), 22, "blue", data_part=f"bar-{j}"),
+            rect(BARS, row + 6, round(BAR * weight, 1), 22, "query", data_part=f"bar-{j}"),
             text(BARS + BAR + 6, row + 21, f"{weight:.2f}", text_anchor="start",
                  data_part=f"weight-{j}"),
         ]  # fmt: skip
@@ -163,13 +163,13 @@ def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: 
                       ((here, -2), (here - 6, -13), (here + 6, -13)))  # fmt: skip
     body = [
         line(place(low), LINE, place(low + wide), LINE, "muted"),
-        tag("polygon", points=marker, fill="blue", data_part="marker"),
+        tag("polygon", points=marker, fill="query", data_part="marker"),
         text(here, LINE - 20, f"{answer} {estimate:.2f}", font_weight="600", data_part="answer"),
     ]
     for label, at in zip(labels, values, strict=True):
-        body.append(line(place(at), LINE - 5, place(at), LINE + 5, "orange"))
-        body.append(text(place(at), LINE + 21, f"{at:g}", fill="orange"))
-        body.append(text(place(at), LINE + 38, label, fill="orange"))
+        body.append(line(place(at), LINE - 5, place(at), LINE + 5, "key"))
+        body.append(text(place(at), LINE + 21, f"{at:g}", fill="key"))
+        body.append(text(place(at), LINE + 38, label, fill="key"))
     return "".join(body)
 
 
@@ -220,7 +220,7 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
     unit = SPAN / max(lengths)
     cosine = float(_around(between, 1.0)[0])
     value = lengths[0] * lengths[1] * cosine
-    name = "blue" if value >= 0 else "orange"
+    name = "query" if value >= 0 else "key"
     foot = np.array(MIDDLE) + unit * lengths[1] * cosine * np.array([q[0], -q[1]]) / lengths[0]
     x, y = (round(float(entry), 1) for entry in foot)
     end = np.round(np.array(MIDDLE) + unit * np.array([k[0], -k[1]]), 1)
@@ -232,22 +232,22 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
         axes_of_plane(MIDDLE, SPAN + 4),
         tag("line", x1=end[0], y1=end[1], x2=x, y2=y, stroke="muted", stroke_dasharray="3 3",
             data_part="drop"),
-        turning_arrow(MIDDLE, q, unit, "blue", "q"),
-        tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="green", stroke_width=7,
+        turning_arrow(MIDDLE, q, unit, "query", "q"),
+        tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="value", stroke_width=7,
             stroke_opacity="0.6", data_part="shadow"),
-        turning_arrow(MIDDLE, k, unit, "orange", "k", "5 4"),
-        name_at_tip(MIDDLE, q, unit, "q", "blue"),
-        name_at_tip(MIDDLE, k, unit, "k", "orange"),
+        turning_arrow(MIDDLE, k, unit, "key", "k", "5 4"),
+        name_at_tip(MIDDLE, q, unit, "q", "query"),
+        name_at_tip(MIDDLE, k, unit, "k", "key"),
     ]  # fmt: skip
     length_q, length_k = (f"{n:g}" for n in lengths)
     lines = [
-        ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "blue"),
-        ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "orange"),
+        ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "query"),
+        ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "key"),
         ("", "entry by entry:", "muted"),
         ("by-entries", f"{sides[0]}·{sides[2]} + {sides[1]}·{sides[3]}", "ink"),
         ("", "by lengths and angle:", "muted"),
         ("by-angle", f"{length_q} · {length_k} · cos {between}°", "ink"),
-        ("shadow-length", f"shadow of k: {decimal(lengths[1] * cosine)}", "green"),
+        ("shadow-length", f"shadow of k: {decimal(lengths[1] * cosine)}", "value"),
         ("product", f"q·k = {decimal(value)}", "ink"),
     ]
     for row, (part, words, fill) in enumerate(lines):
@@ -298,7 +298,7 @@ def cosine_histograms(samples: Mapping[int, ArrayLike]) -> Drawing:
             base = len(cosines) - 1 - row
             counts, edges = np.histogram(sample, bins=np.linspace(-1.0, 1.0, 81))
             tall = base + 0.72 * counts / counts.max()
-            axes.stairs(tall, edges, baseline=base, fill=True, color=COLOURS["blue"])
+            axes.stairs(tall, edges, baseline=base, fill=True, color=COLOURS["query"])
             words = f"dₖ = {d_k}: spread {_spread(sample):.2f}"
             axes.text(-1.0, base + 0.86, words, va="center", ha="left")
         axes.set_xlim(-1.0, 1.0)

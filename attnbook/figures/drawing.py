@@ -18,16 +18,21 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# One name, one colour. On a page each is the CSS variable --attn-<name>, so that a dark theme can
-# redefine it; the value here is the fallback, and what a saved file contains.
+# One name, one meaning, one colour: CONTRIBUTING.md says which is for what. On a page each is the CSS
+# variable --attn-<name>, so that a dark theme can redefine it; the value here is the fallback, and
+# what a saved file contains.
 COLOURS = {
     "ink": "#1f2933",
     "muted": "#56616e",
     "grid": "#d4dae1",
     "paper": "#ffffff",
-    "blue": "#1565b0",
-    "orange": "#b5500b",
-    "green": "#1b7340",
+    "query": "#1565b0",
+    "key": "#b5500b",
+    "value": "#1b7340",
+    "weight": "#7a3db8",
+    "output": "#b3246b",
+    "plus": "#0b6b73",
+    "minus": "#85501f",
 }
 
 # Letters are 13 px high. On a phone of 360 px the column has 328: a drawing that is no wider than
@@ -174,7 +179,7 @@ class Drawing:
     def _repr_html_(self) -> str:
         # The paper stands behind the drawing outside the book, where nothing sets the variables.
         background = f"background:{colour('paper')}"
-        return f'<figure class="attn-figure" style="{background}">{self.svg}</figure>'
+        return f'<div class="attn-figure" style="{background}">{self.svg}</div>'
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.alt}"

@@ -108,7 +108,7 @@ def _frame(title: str, weights: Array, plain: Array) -> str:
                 continue
             y, weight = TOP + i * CELL, weights[i, j]
             shade = f"{round(STRONGEST * weight, 6):.2f}"
-            colour, name = ("blue" if j < n else "orange"), f"{i}-{j}"
+            colour, name = ("query" if j < n else "key"), f"{i}-{j}"
             shown = _percent(weight) if weight else "·"
             body += [
                 rect(x, y, CELL, CELL, colour, fill_opacity=shade, stroke="grid",
@@ -117,7 +117,7 @@ def _frame(title: str, weights: Array, plain: Array) -> str:
             ]  # fmt: skip
         tall, before = (round(TALL * float(row[-1, j]), 1) for row in (weights, plain))
         body += [
-            rect(x + 6, foot - tall, CELL - 12, tall, "blue" if j < n else "orange",
+            rect(x + 6, foot - tall, CELL - 12, tall, "query" if j < n else "key",
                  data_part=f"bar-{j}"),
             tag("path", d=f"M{x + 2:g} {foot - before:g}h{CELL - 4:g}", stroke="ink",
                 stroke_width=1.5, stroke_dasharray="4 3", fill="none"),

@@ -43,7 +43,7 @@ def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
         inset = 60.0 * (len(levels) - 1 - index) / len(levels)
         y = 10.0 + index * (height + gap)
         last = index == len(levels) - 1
-        shade = "orange" if last else "blue"
+        shade = "key" if last else "query"
         box = rect(
             10 + inset, y, width - 20 - 2 * inset, height, shade, rx=6, stroke=shade,
             fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",

@@ -32,7 +32,7 @@ def as_matrix(values: ArrayLike) -> Array:
 def cells(
     table: Array, left: float, top: float, limit: float, digits: int, width: float, height: float
 ) -> str:
-    """Return the coloured, numbered cells; blue above zero, orange below, grey for ∞ and NaN."""
+    """Return the coloured, numbered cells; in one colour above zero, in another below, grey for ∞ and NaN."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
         x, y = left + column * width, top + row * height
@@ -44,7 +44,7 @@ def cells(
                 y,
                 width,
                 height,
-                ("blue" if value >= 0 else "orange") if finite else "grid",
+                ("plus" if value >= 0 else "minus") if finite else "grid",
                 # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
                 fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
                 stroke="grid",

@@ -13,7 +13,7 @@ LEFT, RIGHT, TOP, FOOT = 62.0, 436.0, 34.0, 234.0
 WIDTH = 440.0
 ROW = 22.0
 # Colour is never the only carrier: curves differ in colour, dash and marker.
-LOOKS = (("orange", "6 4"), ("ink", "1 4"), ("green", "9 3 2 3"), ("blue", None))
+LOOKS = (("key", "6 4"), ("ink", "1 4"), ("value", "9 3 2 3"), ("query", None))
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 

@@ -34,7 +34,7 @@ def _frame(weights: Array, query: int, tokens: Sequence[str], title: str) -> str
         axis_title(left - 6, TOP - 10, "query", text_anchor="end"),
         axis_title(right + 6, TOP - 10, "key", text_anchor="start"),
         axis_title(width - 4, TOP - 10, "percent", text_anchor="end"),
-        rect(2, middle - ROW / 2, left - 2, ROW, stroke="orange", stroke_width=2, data_part="mark"),
+        rect(2, middle - ROW / 2, left - 2, ROW, stroke="key", stroke_width=2, data_part="mark"),
     ]
     for key, token in enumerate(tokens):
         y, weight = TOP + (key + 0.5) * ROW, float(weights[key])
@@ -42,7 +42,7 @@ def _frame(weights: Array, query: int, tokens: Sequence[str], title: str) -> str
         thick = f"{max(round(8 * weight), 1) if weight >= LEAST else 0}"
         share = f"{100 * weight:.0f}" if weight >= LEAST else " "
         body += [
-            tag("line", x1=left, y1=middle, x2=right, y2=y, stroke="blue", stroke_width=thick,
+            tag("line", x1=left, y1=middle, x2=right, y2=y, stroke="query", stroke_width=thick,
                 stroke_opacity="0.75", data_part=f"l{key}"),
             text(left - 6, y + 4.5, token, text_anchor="end"),
             text(right + 6, y + 4.5, token, text_anchor="start"),

@@ -13,7 +13,7 @@ from attnbook.figures.grid import heatmap_elements
 from attnbook.figures.moving import Control, MovingDrawing
 
 # A head is known by its number; colour and dash of its lines say it again.
-LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3"))
+LOOKS = (("query", None), ("key", "7 4"), ("value", "2 3"), ("muted", "9 3 2 3"))
 
 
 def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
@@ -47,8 +47,8 @@ SQUARE = 24.0  # the side of the square for 1 or −1
 def _square(x: float, y: float, value: float, part: str) -> str:
     """Return a square about (x, y) with the area of |value|, filled above zero, else outlined."""
     side = SQUARE * abs(value) ** 0.5
-    name = "blue" if value > 0 else "orange"
-    fill = "blue" if value > 0 else "none"
+    name = "query" if value > 0 else "key"
+    fill = "query" if value > 0 else "none"
     return rect(x - side / 2, y - side / 2, side, side, fill, stroke=name, stroke_width=1.6,
                 data_part=part)  # fmt: skip
 
@@ -70,7 +70,7 @@ def _which_head_frame(
         y = 76 + row * ROW
         body += [
             text(4, y + 4.5, token, text_anchor="start"),
-            rect(WEIGHTS, y - 8, 56 * weight, 16, "blue", data_part=f"bar-{row}"),
+            rect(WEIGHTS, y - 8, 56 * weight, 16, "query", data_part=f"bar-{row}"),
             text(FEATURES - 8, y + 4.5, f"{weight:.2f}", text_anchor="end",
                  data_part=f"weight-{row}"),
         ]  # fmt: skip
@@ -255,7 +255,7 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
         }
         # Each key head stands below the middle of its group.
         boxes |= {
-            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "orange")
+            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "key")
             for i, x in enumerate(_spread(middle, group * step, n_shared))
         }
         joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]

@@ -37,11 +37,11 @@ def _layer(
         part = f"{index}-{key}"
         seen = weight >= LEAST
         body += [
-            tag("path", d=_arc(query, key, base), fill="none", stroke="blue", data_part=f"a{part}",
+            tag("path", d=_arc(query, key, base), fill="none", stroke="query", data_part=f"a{part}",
                 stroke_width=number(0.75 + 3 * weight), opacity=number(seen)),
-            rect(x + 1, base, STEP - 2, BOX, "blue", fill_opacity=number(0.45 * weight),
+            rect(x + 1, base, STEP - 2, BOX, "query", fill_opacity=number(0.45 * weight),
                  data_part=f"f{part}"),
-            rect(x + 1, base, STEP - 2, BOX, stroke="orange" if key == query else "muted",
+            rect(x + 1, base, STEP - 2, BOX, stroke="key" if key == query else "muted",
                  stroke_width=number(3 if key == query else 1), data_part=f"b{part}"),
             text(x + STEP / 2, base + 18, token),
             text(x + STEP / 2, base + BOX + 17, f"{100 * weight:.0f}" if seen else " ",

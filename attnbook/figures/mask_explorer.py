@@ -76,7 +76,7 @@ def _frame(mask: Array, most_keys: int, title: str, total: str, empty: str) -> s
             # What is there only where the pair takes part: a colour and a tick.
             tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                        stroke="ink")  # fmt: skip
-            inner = rect(x, y, CELL, CELL, "blue", fill_opacity="0.35") + tick
+            inner = rect(x, y, CELL, CELL, "query", fill_opacity="0.35") + tick
             column.append(rect(x, y, CELL, CELL, stroke="muted"))
             column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
         body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))

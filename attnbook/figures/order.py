@@ -68,8 +68,8 @@ def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing
         paths = filled if value > 0 else outlined
         paths.append(_square(x, key_y, value, outlined=value < 0))
         body.append(text(x + 14, key_y + 4.5, f"{value:g}".replace("-", "−"), text_anchor="start"))
-    body.append(tag("path", d="".join(filled), fill="blue"))
-    body.append(tag("path", d="".join(outlined), fill="none", stroke="orange", stroke_width=1.4))
+    body.append(tag("path", d="".join(filled), fill="query"))
+    body.append(tag("path", d="".join(outlined), fill="none", stroke="key", stroke_width=1.4))
     turns = [int(np.sum(np.diff(np.signbit(column)))) for column in table.T]
     alt = (
         f"{name}, {n_rows} by {n_columns}; rows: {rows}, columns: {columns}; entries from "
@@ -175,7 +175,7 @@ def _rotary_frame(
         x = LEFT + BOX * box
         body.append(rect(x, 34, BOX, 24, stroke="grid"))
         body.append(text(x + BOX / 2, 74, str(box), fill="muted"))
-    for place, name, fill, part in ((t, names[0], "blue", "q"), (u, names[1], "orange", "k")):
+    for place, name, fill, part in ((t, names[0], "query", "q"), (u, names[1], "key", "k")):
         x = LEFT + BOX * (place + 0.5)
         body.append(text(x, 51, name, fill=fill, font_weight="600", data_part=f"{part}-word"))
     longest = float(max(np.hypot(*q), np.hypot(*k)))
@@ -183,15 +183,15 @@ def _rotary_frame(
     body += [
         axes_of_plane(CENTRE, SPAN + 4),
         _arc(k, q),
-        turning_arrow(CENTRE, q, unit, "blue", "q"),
-        turning_arrow(CENTRE, k, unit, "orange", "k", "5 4"),
-        name_at_tip(CENTRE, q, unit, "q", "blue"),
-        name_at_tip(CENTRE, k, unit, "k", "orange"),
+        turning_arrow(CENTRE, q, unit, "query", "q"),
+        turning_arrow(CENTRE, k, unit, "key", "k", "5 4"),
+        name_at_tip(CENTRE, q, unit, "q", "query"),
+        name_at_tip(CENTRE, k, unit, "k", "key"),
     ]
     words = [
-        ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "blue", "normal"),
-        ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "orange", "normal"),
-        ("between", f"angle between them {round(_between(q, k))}°", "green", "normal"),
+        ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "query", "normal"),
+        ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "key", "normal"),
+        ("between", f"angle between them {round(_between(q, k))}°", "value", "normal"),
         ("score", f"score q·k = {decimal(float(q @ k))}", "ink", "600"),
     ]
     for row, (part, line_of, fill, weight) in enumerate(words):
@@ -217,7 +217,7 @@ def _arc(k: Array, q: Array) -> str:
     turns = [begin + sweep * step / 24 for step in range(25)]
     points = [(CENTRE[0] + 26 * cos(a), CENTRE[1] - 26 * sin(a)) for a in turns]
     drawn = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in points)
-    return tag("polyline", points=drawn, fill="none", stroke="green", stroke_width=3,
+    return tag("polyline", points=drawn, fill="none", stroke="value", stroke_width=3,
                data_part="arc")  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
     body = [axis_title(8, ZERO - TALL - 24, "score q·k for each offset", text_anchor="start")]
     for index, score in enumerate(scores):
         x, tall = LEFT + 10 + STEP * index, round(TALL * abs(score) / largest, 1)
-        name = "blue" if score >= 0 else "orange"
+        name = "query" if score >= 0 else "key"
         here = index + 1 == offset
         top = ZERO - tall if score >= 0 else ZERO
         body.append(rect(x, top, 44, tall, name if here else "none", stroke=name,

@@ -27,7 +27,7 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
             f"query and key must have shape {expected}; got {queries.shape} and {keys.shape}"
         )
     reach = float(max(np.max(np.abs(queries)), np.max(np.abs(keys)))) + 0.8
-    looks = ((queries, "query", "blue", "-"), (keys, "key", "orange", "--"))
+    looks = ((queries, "query", "query", "-"), (keys, "key", "key", "--"))
     with canvas(4.9) as (figure, [axes]):
         words = []
         for vectors, kind, name, dash in looks:
@@ -82,8 +82,8 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
         for simplex in _edges(values):
             axes.plot(*values[simplex].T, color=COLOURS["muted"], linewidth=1.2, zorder=1)
         for points, kind, name, marker in (
-            (values, "v", "orange", "s"),
-            (outputs, "o", "blue", "o"),
+            (values, "v", "key", "s"),
+            (outputs, "o", "query", "o"),
         ):
             axes.plot(*points.T, marker, color=COLOURS[name], markersize=8, zorder=2)
             for point, label in zip(points, labels, strict=True):

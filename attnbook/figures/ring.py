@@ -74,7 +74,7 @@ def _matrix(plan: Timetable, step: int) -> list[str]:
             body.append(rect(x, y, CELL, CELL, "grid", **look))
             continue
         rank, when = plan.tiles[i, j]
-        name = "orange" if when == step else "blue"
+        name = "key" if when == step else "query"
         shade = "0.4" if when == step else "0.14" if when < step else "0"
         body.append(
             rect(x, y, CELL, CELL, name, fill_opacity=shade, stroke="muted",
@@ -122,7 +122,7 @@ def _bars(plan: Timetable, step: int, top: float, longest: float) -> list[str]:
                      data_part=f"slot-{part}", opacity="1" if there else "0")
             )  # fmt: skip
             body.append(
-                rect(x, y + 3, busy, ROW - 6, "orange" if now else "blue",
+                rect(x, y + 3, busy, ROW - 6, "key" if now else "query",
                      fill_opacity="0.4" if now else "0.3", data_part=f"busy-{part}",
                      opacity="1" if there else "0")
             )  # fmt: skip

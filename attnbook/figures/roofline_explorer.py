@@ -119,6 +119,6 @@ def roofline_explorer(
 def _marker(index: int) -> str:
     """Return the marker of a program around (0, 0): a square, a disc or a diamond."""
     if index == 1:
-        return tag("circle", cx=0, cy=0, r=6, fill="blue")
+        return tag("circle", cx=0, cy=0, r=6, fill="query")
     corners = ("-5,-5 5,-5 5,5 -5,5", "", "0,-7 7,0 0,7 -7,0")[index]
-    return tag("polygon", points=corners, fill=("orange", "", "green")[index])
+    return tag("polygon", points=corners, fill=("key", "", "value")[index])

@@ -24,7 +24,7 @@ def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
     with canvas(3.9) as (figure, [axes]):
         predicted = np.sqrt(np.asarray(d_ks))
         axes.plot(d_ks, predicted, color=COLOURS["muted"], linestyle="--", label="predicted, √dₖ")
-        axes.plot(d_ks, observed, linestyle="", marker="o", color=COLOURS["blue"], label="observed")
+        axes.plot(d_ks, observed, linestyle="", marker="o", color=COLOURS["query"], label="observed")
         powers_axis(axes, d_ks)
         axes.set_yscale("log", base=2)
         axes.set_yticks(list(predicted), [f"{value:.0f}" for value in predicted])
@@ -105,8 +105,8 @@ def _frame(
         for index, weight in enumerate(softmax(raw_scores / divisor(d_k))):
             tall = round(TALL * weight, 1)
             x, y = left + 4 + index * bar, round(BASE - TALL * weight, 1)
-            body.append(rect(x, y, bar - 3, tall, "blue", data_part=f"bar-{column}-{index}"))
-        body.append(line(left, even, left + PANEL, even, "orange", "5 4"))
+            body.append(rect(x, y, bar - 3, tall, "query", data_part=f"bar-{column}-{index}"))
+        body.append(line(left, even, left + PANEL, even, "key", "5 4"))
         numbers = {
             "std": mean.score_std,
             "largest": mean.largest,

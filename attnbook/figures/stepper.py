@@ -64,8 +64,8 @@ def _frame(token: str, query: str, table: Sequence[Sequence[str]], output: str, 
     body = [
         text(LEFT, 22, f"“{token}” asks with q = {query}", text_anchor="start", font_weight="600",
              font_size=15, data_part="query"),
-        rect(LEFTS[here], tops[here] - 28, COLUMNS[here][1], ROW * n_tokens + 34, "orange", rx=4,
-             fill_opacity=0.12, stroke="orange", data_part="here"),
+        rect(LEFTS[here], tops[here] - 28, COLUMNS[here][1], ROW * n_tokens + 34, "key", rx=4,
+             fill_opacity=0.12, stroke="key", data_part="here"),
     ]  # fmt: skip
     for y in (TOP, lower):
         body += [line(LEFT, y + ROW * j, RIGHT, y + ROW * j, "grid") for j in range(n_tokens)]

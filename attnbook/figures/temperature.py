@@ -49,14 +49,14 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> str:
         middle, tall = LEFT + (j + 0.5) * step, round(TALL * weight, 1)
         bar = min(64.0, step - 16)
         body += [
-            rect(middle - bar / 2, FOOT - tall, bar, tall, "blue", data_part=f"bar-{j}"),
+            rect(middle - bar / 2, FOOT - tall, bar, tall, "query", data_part=f"bar-{j}"),
             text(middle, FOOT - tall - 6, f"{weight:.2f}", data_part=f"weight-{j}"),
             text(middle, FOOT + ROW, label, font_weight="600"),
             text(middle, FOOT + 2 * ROW, decimal(scores[j])),
             text(middle, FOOT + 3 * ROW, decimal(divided[j]), data_part=f"score-{j}"),
         ]
     body += [
-        line(LEFT, even, WIDTH, even, "orange", "5 4"),
+        line(LEFT, even, WIDTH, even, "key", "5 4"),
         text(LEFT, FOOT + 4 * ROW + 4, f"dashed line: equal weights, 1/{len(scores)}",
              text_anchor="start", fill="muted"),
     ]  # fmt: skip

@@ -107,7 +107,7 @@ def _mark(name: str, box: tuple[float, float, float, float]) -> str:
     """Return a tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
-        fill, stroke, d = "blue", "blue", f"M{x - 7:g} {y:g}l5 6 10-13"
+        fill, stroke, d = "query", "query", f"M{x - 7:g} {y:g}l5 6 10-13"
     else:
         fill, stroke, d = "grid", "muted", f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14"
     line = tag("path", d=d, fill="none", stroke=stroke, stroke_width=2)
@@ -127,7 +127,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
             body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=there))
         body.append(rect(*_box(here), stroke="muted"))
     body.append(
-        rect(*_box(step.here), "orange", fill_opacity="0.12", stroke="orange", stroke_width=3,
+        rect(*_box(step.here), "key", fill_opacity="0.12", stroke="key", stroke_width=3,
              data_part="here")
     )  # fmt: skip
     for i, j in np.ndindex(len(step.rows), n_keys):

@@ -30,7 +30,7 @@
   });
 
   const style = getComputedStyle(document.body);
-  const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
+  const variables = ["ink", "muted", "grid", "paper", "query", "key", "value"];
   return {
     paper: style.backgroundColor,
     headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]

@@ -17,7 +17,7 @@ import pytest
 from tests.site.conftest import OpenPage, pages
 from tools import ROOT, notebooks
 
-MOVING = "figure.attn-moving"
+MOVING = ".attn-moving"
 # All figures have the same program. The first of these has a slider, the others a list or two more.
 KINDS = ("chapters/03_scaling", "chapters/07_masks", "chapters/19_real_model")
 
