@@ -56,6 +56,41 @@ def test_the_readme_has_its_figure_for_dark_pages(update_images: bool) -> None:
     assert image.read_text(encoding="utf-8") == svg, "look, then `make images`"
 
 
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG 2."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted(luminance(colour) for colour in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_one_language_of_colour() -> None:
+    """Drawings, both themes and formulas have the same names; each is written down and legible."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    options = config["sphinx"]["config"]["html_theme_options"]
+    for theme in ("light", "dark"):
+        variables = options[f"{theme}_css_variables"]
+        named = {name[5:]: value for name, value in variables.items() if name[:5] == "attn-"}
+        assert named.keys() == COLOURS.keys()
+        assert theme == "dark" or named == COLOURS
+        for name in COLOURS.keys() - {"grid", "paper"}:
+            assert contrast(named[name], named["paper"]) >= 4.5, (theme, name)
+            assert contrast(named[name], variables["book-surface"]) >= 4.5, (theme, name)
+        assert len({*named.values()}) == len(named)
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"(?m)^- ((?:`[a-z]+`(?: and )?)+)[,:]", guide)
+    assert set(re.findall("[a-z]+", " ".join(told).replace(" and ", " "))) == COLOURS.keys()
+    formulas = (ROOT / "_ext" / "assets" / "book.css").read_text(encoding="utf-8")
+    in_formulas = re.findall(r"\.katex \.attn-(\w+) \{ color: var\(--attn-(\w+)\); \}", formulas)
+    assert in_formulas == [(n, n) for n in ("query", "key", "value", "weight", "output")]
+
+
 def test_no_module_takes_a_private_name_from_another() -> None:
     for path in (ROOT / "attnbook").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
