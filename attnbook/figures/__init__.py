@@ -19,14 +19,16 @@ from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
 from attnbook.figures.forms import forms_explorer
-from attnbook.figures.gpu import H200, memory_levels, roofline
+from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
+from attnbook.figures.memory_levels import H200, Level, memory_levels
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.online_row import online_row
 from attnbook.figures.order import rotary_offset, squares
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
@@ -45,6 +47,7 @@ __all__ = [
     "Control",
     "Drawing",
     "Frame",
+    "Level",
     "MovingDrawing",
     "attention_stepper",
     "attention_steps",
@@ -70,6 +73,7 @@ __all__ = [
     "memory_levels",
     "moving",
     "number_bits",
+    "online_row",
     "plane",
     "ring_bytes",
     "ring_timetable",

@@ -6,6 +6,7 @@ of test_figures.py, each frame of a chapter's figure by nbval, which compares al
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from html import escape
 from itertools import product
 
@@ -188,6 +189,69 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
                 assert row[:3] == (kind, str(n), str(i))
                 assert row[4:] == (("skipped",) * 4 if skips else tuple(shown))
     assert next(rows, None) is None
+
+
+def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() -> None:
+    drawing, (s, v) = moving("online_row"), (drawings.ARRIVING, drawings.ARRIVING_VALUE)
+    kinds = ["0: add", "1: add", "2: rise", "2: add", "3: add", "4: rise", "4: add", "divide"]
+    assert list(drawing.controls[0].options) == kinds and drawing.controls[0].start == 5
+    in_sums, largest = (1, 2, 2, 3, 4, 4, 5, 5), (0.5, 0.5, 2, 2, 2, 3.5, 3.5, 3.5)
+    piles, means, heights = [], [], []
+    for n, m, parts, row in zip(in_sums, largest, frames(drawing), drawing.table[1:], strict=True):
+        e = np.exp(s[:n] - m)
+        assert np.allclose([number(cell) for cell in row[3:]], [m, e.sum(), e @ v[:n],
+                           e @ v[:n] / e.sum()], atol=0.0051)  # fmt: skip
+        assert parts["ell"]["text"] == f"ℓ = {e.sum():.2f}"
+        assert parts["o"]["text"] == f"õ = {minus(f'{e @ v[:n]:.2f}')}"
+        piles.append([float(parts[f"pile-{j}"]["height"]) for j in range(5)])
+        heights.append([float(parts[f"area-{j}"]["height"]) for j in range(5)])
+        means.append(float(parts["mean"]["x1"]))
+        assert np.allclose(np.array(piles[-1][:n]) / sum(piles[-1]), e / e.sum(), atol=0.005)
+        assert not any(piles[-1][n:])
+    assert piles == heights
+    # Where the line rises, all bars shrink by the printed factor, and the mean width stays.
+    for place, factor in ((2, np.exp(-1.5)), (5, np.exp(-1.5))):
+        parts = frames(drawing)[place]
+        assert parts["factor"]["text"] == f"× {factor:.2f}" and parts["factor"]["opacity"] == "1"
+        assert np.allclose(piles[place], factor * np.array(piles[place - 1]), atol=0.11)
+        assert means[place] == means[place - 1] and "rises" in drawing.labels[place]
+    exact = f"{softmax(s) @ v:.2f}"
+    last = frames(drawing)[-1]
+    assert last["told"]["text"] == f"o = {exact}" and last["plain"]["text"].endswith(exact)
+    assert len({last[f"area-{j}"]["width"] for j in range(5)}) == 1
+
+
+def test_memory_levels_count_the_bytes_that_cross_the_last_pipe() -> None:
+    drawing, (T, d) = moving("memory_levels"), drawings.TOKENS
+    large, small = 2 * T**2 / 1e6, 2 * T * d / 1e6
+    thirds = [large / 3] * 3
+    crosses = {
+        "three kernels": [0, 2 * small, *thirds * 3, small + large / 3, *thirds[1:], small, 0],
+        "one kernel": [0, 3 * small, *[0] * 12, small, 0],
+    }
+    rows, shown = iter(drawing.table[1:]), iter(frames(drawing))
+    for way, moved in crosses.items():
+        totals = np.cumsum(moved)
+        assert np.isclose(totals[-1], 4 * small + (4 * large if way == "three kernels" else 0))
+        for place, (here, total) in enumerate(zip(moved, totals, strict=True)):
+            row, parts = next(rows), next(shown)
+            assert row[:2] == (way, str(place))
+            assert abs(float(row[3].removesuffix(" MB")) - here) < 0.51
+            assert abs(float(row[4].removesuffix(" MB")) - total) < 0.51
+            assert abs(float(row[5].removesuffix(" µs")) - total / 2) < 0.51  # at 2 · 10¹²
+            assert (parts["here"]["text"] == "nothing crosses") == (here == 0)
+            assert parts["stream"]["opacity"] == str(int(here > 2.5 * small + 1))
+            assert row[4] in drawing.labels[place + 16 * (way == "one kernel")]
+    # Equal areas are equal bytes: those of a matrix of T × d, of all scores, and of the cache.
+    first, end = frames(drawing)[0], frames(drawing)[15]
+    area = float(end["kept-scores"]["width"]) * float(end["kept-scores"]["height"])
+    assert float(first["small-Q"]["width"]) ** 2 / area == pytest.approx(small / large, rel=0.01)
+    cache = next(
+        e for e in ET.fromstring(drawing.svg) if e.get("fill", "").startswith("var(--attn-paper")
+    )
+    assert float(cache.attrib["width"]) * float(cache.attrib["height"]) / area == pytest.approx(
+        8 / large, rel=0.01
+    )
 
 
 def test_cache_filling_marks_what_each_call_computes() -> None:

@@ -15,6 +15,18 @@ SIZES = (4, 16, 64)
 WALKED = np.array([[1.0, 0.0, 2.5, -1.0], [-2.0, -0.5, 0.0, 3.0], [0.5, 0.5, 1.5, 2.0]])
 WALKED_VALUE = np.array([1.0, 3.0, -2.0, 4.0])
 
+# The largest score rises at the keys 2 and 4.
+ARRIVING, ARRIVING_VALUE = (
+    np.array([0.5, -1.0, 2.0, 2.0, 3.5]),
+    np.array([2.0, 1.0, -1.0, 3.0, 0.0]),
+)
+
+TOKENS = 4096, 64
+MEMORIES = {
+    "cache": figures.Level(8e6, "8 MB", "tiles", 12e12),
+    "memory": figures.Level(9e9, "9 GB", "Q, K, V", 2e12),
+}
+
 DRINKS = ["herb tea", "juice", "coffee"]
 DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
 PRICES = np.array([2.0, 4.0, 3.0])
@@ -91,9 +103,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "matrix_equation": lambda: figures.matrix_equation(
         ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
     ),
-    "memory_levels": lambda: figures.memory_levels(
-        {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
-    ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
     "roofline": lambda: figures.roofline(
@@ -126,7 +135,9 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "mask_explorer": lambda: figures.mask_explorer(
         3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
     ),
+    "memory_levels": lambda: figures.memory_levels(MEMORIES, *TOKENS),
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
+    "online_row": lambda: figures.online_row(ARRIVING, ARRIVING_VALUE),
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline_explorer": lambda: figures.roofline_explorer(
         [16, 64, 128],

@@ -1,0 +1,199 @@
+"""One row, one key at a time: the first moving figure of chapter 12."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import Array, line, number, rect, tag, text
+from attnbook.figures.labels import decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnlib.numpy_dense import softmax
+
+# The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
+# as wide as WIDE, and from VALUES on the products with the values.
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 26.0, 234.0, 64.0, 250.0, 448.0, 322.0
+PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
+START: dict[str, Any] = {"text_anchor": "start"}
+
+
+class Step(NamedTuple):
+    """What a frame shows: the key at work, how many are in the sums, and the largest score."""
+
+    key: int
+    read: int  # keys that are in the sums
+    m: float
+    before: float  # the largest score of the frame before
+    kind: str  # "rise", "add" or "divide"
+
+
+def _steps(scores: Array) -> list[Step]:
+    """Every step: a key is added, before that the line rises if it must, and a division ends it."""
+    largest = [float(m) for m in accumulate(scores, max)]
+    steps = [Step(0, 1, largest[0], largest[0], "add")]
+    for j in range(1, len(scores)):
+        if largest[j] > largest[j - 1]:
+            steps.append(Step(j, j, largest[j], largest[j - 1], "rise"))
+        steps.append(Step(j, j + 1, largest[j], largest[j], "add"))
+    return [*steps, Step(len(scores) - 1, len(scores), largest[-1], largest[-1], "divide")]
+
+
+def _exponentials(scores: Array, read: int, m: float) -> Array:
+    return np.where(np.arange(len(scores)) < read, np.exp(scores - m), 0.0)
+
+
+def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
+    """Return a moving figure: the sums of the online softmax while the keys of one row arrive.
+
+    The largest score so far, m, is a line that rises. Beside it the exponentials are piled up, one
+    bar for each key: ℓ is the height of the pile. To the right of each bar is one of the same
+    height, as wide as the key's value: õ is their area, and o = õ / ℓ their mean width. Where the
+    line rises, all bars shrink by one factor. In the last step all get the mean width, the output.
+
+    Shapes:
+        scores (n,) and value (n,), one entry of each value, n at least 2; made for up to 8 keys.
+
+    Raises:
+        ValueError: for other shapes, or numbers that are not finite.
+    """
+    s, v = np.asarray(scores, dtype=np.float64), np.asarray(value, dtype=np.float64)
+    if s.ndim != 1 or s.size < 2 or v.shape != s.shape or not np.isfinite([s, v]).all():
+        raise ValueError(
+            "scores and value must be two finite numbers or more, as many of both; "
+            f"got shapes {s.shape} and {v.shape}"
+        )
+    steps = _steps(s)
+    tallest = max(_exponentials(s, step.read, step.m).sum() for step in steps)
+    slot, unit = (RIGHT - LEFT) / s.size, (FOOT - TOP) / max(tallest, 1.0)
+    low, high = float(s.min()) - 0.7, float(s.max()) + 0.3
+    across = (END - VALUES) / (max(v.max(), 0.0) - min(v.min(), 0.0) or 1.0)
+    zero = VALUES - min(v.min(), 0.0) * across
+    exact = float(softmax(s) @ v)
+
+    def up(score: float) -> float:
+        return round(FOOT - (score - low) / (high - low) * (FOOT - TOP), 1)
+
+    def outline(heights: Array, read: int) -> str:
+        """Return the outline of both piles, with as many corners however many keys are there."""
+        tops = FOOT - np.cumsum(heights)
+        path = f"M{PILE:g} {FOOT:g}V{number(round(tops[-1], 1))}H{PILE + WIDE:g}V{FOOT:g}Z"
+        path += f"M{number(zero)} {FOOT:g}"
+        for j, top in enumerate(tops.round(1)):
+            path += f"H{number(round(zero + v[min(j, read - 1)] * across, 1))}V{number(top)}"
+        return f"{path}H{number(zero)}Z"
+
+    def draw(place: int) -> Frame:
+        step = steps[place]
+        rise, divide = step.kind == "rise", step.kind == "divide"
+        weights = _exponentials(s, step.read, step.m)
+        heights, ell, o = weights * unit, float(weights.sum()), float(weights @ v)
+        log = step.before - step.m
+        factor, mean = float(np.exp(log)), o / ell
+        before = _exponentials(s, step.read, step.before) * unit
+        below = step.m - s[step.key]
+        title = {
+            "rise": f"m rises by {-log:.1f}: all sums × exp({decimal(log, 1)}) = {factor:.2f}",
+            "add": f"key {step.key}, {f'{below:.1f} below' if below else 'at'} m, adds "
+            f"exp({decimal(-below, 1)}) = {weights[step.key]:.2f}",
+            "divide": f"õ / ℓ: all bars get the mean width, {decimal(mean)}",
+        }[step.kind]
+        y = up(step.m)
+        body = [
+            text(4, 20, title, font_size=15, font_weight="600", data_part="title", **START),
+            text(LEFT, 44, "scores s of one row", fill="muted", **START),
+            text(PILE, 44, "ℓ: height", fill="weight", **START),
+            text(END, 44, "õ: area", fill="output", text_anchor="end"),
+            rect(LEFT, y, RIGHT - LEFT, FOOT - y, "query", fill_opacity="0.13", data_part="water"),
+            line(LEFT, FOOT, RIGHT, FOOT, "muted"),
+        ]
+        for j, score in enumerate(s):
+            x = LEFT + (j + 0.5) * slot if j <= step.key else RIGHT + 12
+            parts = (
+                rect(-8, up(score), 16, FOOT - up(score), "key", fill_opacity="0.75"),
+                text(0, FOOT + 36, decimal(score, 1)),
+                text(0, FOOT + 54, f"{v[j]:g}".replace("-", "−"), fill="value"),
+            )
+            body.append(tag("g", "".join(parts), transform=f"translate({number(x)} 0)",
+                            opacity=j <= step.key, data_part=f"stick-{j}"))  # fmt: skip
+            body.append(text(LEFT + (j + 0.5) * slot, FOOT + 18, str(j)))
+        box = rect(LEFT + step.key * slot + 1, TOP - 8, slot - 2, FOOT - TOP + 68, stroke="ink",
+                   stroke_width=2, rx=4, opacity=not divide, data_part="now")  # fmt: skip
+        old, middle = up(step.before), LEFT + (step.key + 0.5) * slot
+        body += [
+            box,
+            *(text(4, FOOT + 18 * n, name, fill="muted", **START)
+              for n, name in enumerate(("key", "s", "v"), start=1)),
+            tag("line", x1=LEFT, y1=old, x2=RIGHT, y2=old, stroke="muted", stroke_dasharray="5 4",
+                opacity=rise, data_part="old"),
+            tag("line", x1=LEFT, y1=y, x2=RIGHT, y2=y, stroke="ink", stroke_width=2.5,
+                data_part="line"),
+            text(LEFT - 6, y + 4, "m", text_anchor="end", font_weight="600", data_part="m"),
+            tag("path", d=f"M{LEFT + 9:g} {number(old)}V{number(y + 4)}m-4 6l4 -6l4 6", fill="none",
+                stroke="ink", stroke_width=2, opacity=rise, data_part="lift"),
+            text(LEFT + 15, (old + y) / 2 + 5, f"+{-log:.1f}", font_weight="600", opacity=rise,
+                 data_part="by", **START),
+            tag("line", x1=middle, y1=up(s[step.key]), x2=middle, y2=y, stroke="weight",
+                stroke_width=3, opacity=step.kind == "add", data_part="below"),
+        ]  # fmt: skip
+        top = FOOT
+        for j, height in enumerate(heights.round(1)):
+            top, wide = top - height, (mean if divide else v[j]) * across
+            fresh = step.kind == "add" and j == step.key
+            look = {"stroke": "ink" if fresh else "paper", "stroke_width": 2 if fresh else 1}
+            body.append(rect(PILE, top, WIDE, height, "weight", data_part=f"pile-{j}", **look))
+            body.append(rect(zero + min(wide, 0), top, abs(round(wide, 1)), height, "output",
+                             fill_opacity="0.8", data_part=f"area-{j}", **look))  # fmt: skip
+            body.append(text(PILE + WIDE / 2, top + height / 2 + 4, str(j), fill="paper",
+                             opacity=height >= 14, data_part=f"name-{j}"))  # fmt: skip
+        x, tall = round(zero + mean * across, 1), FOOT - round(float(before.sum()), 1)
+        tip = number(top - 4)  # of the arrow from the old top of the pile to the new one
+        down = f"M{PILE + WIDE / 2:g} {number(tall + 24)}V{tip}m-4 -6l4 6l4 -6"
+        body += [
+            tag("path", d=outline(before, step.read), fill="none", stroke="muted", stroke_width=1.5,
+                stroke_dasharray="5 4", opacity=rise or divide, data_part="ghost"),
+            line(PILE - 8, FOOT, END + 4, FOOT, "muted"),
+            tag("line", x1=x, y1=min(top, tall) - 8, x2=x, y2=FOOT + 6, stroke="ink",
+                stroke_width=2, data_part="mean"),
+            tag("path", d=down, fill="none", stroke="ink", stroke_width=2, opacity=rise,
+                data_part="shrink"),
+            text(PILE + WIDE / 2, tall + 18, f"× {factor:.2f}", data_part="factor",
+                 font_weight="600", font_size=15, opacity=rise),
+        ]  # fmt: skip
+        told = f"õ/ℓ {'stays' if rise else '='} {decimal(mean)}"
+        body += [
+            text(PILE, FOOT + 18, f"ℓ = {ell:.2f}", fill="weight", data_part="ell", **START),
+            text(END, FOOT + 18, f"õ = {decimal(o)}", fill="output", data_part="o",
+                 text_anchor="end"),
+            text(PILE, FOOT + 36, f"m = {decimal(step.m)}", data_part="m-told", **START),
+            text(END, FOOT + 36, f"o = {decimal(mean)}" if divide else told, data_part="told",
+                 text_anchor="end", font_weight="600"),
+            text(END, FOOT + 54, f"plain softmax: o = {decimal(exact)}", text_anchor="end",
+                 opacity=divide, data_part="plain"),
+        ]  # fmt: skip
+        for j in range(s.size):
+            first = next(n for n, one in enumerate(steps) if one.key == j)
+            body.append(hit(LEFT + j * slot, TOP - 8, slot, FOOT - TOP + 68, f"step:{first}",
+                            drag=True))  # fmt: skip
+        state = f"m = {decimal(step.m)}, ℓ = {ell:.2f}, õ = {decimal(o)}"
+        words = {
+            "rise": f"Key {step.key}, score {decimal(s[step.key], 1)}: the line rises from "
+            f"{decimal(step.before)} to {decimal(step.m)}, and ℓ and õ shrink, × {factor:.2f}.\n"
+            f"{state}; õ/ℓ stays {decimal(mean)}.",
+            "add": f"Key {step.key}, score {decimal(s[step.key], 1)}, is added with "
+            f"{weights[step.key]:.2f}: {state}.\nõ/ℓ = {decimal(mean)} so far.",
+            "divide": f"The division: o = õ/ℓ = {decimal(mean)}, plain softmax {decimal(exact)}.\n"
+            f"{state}. All bars have the mean width now.",
+        }[step.kind]
+        row = (str(step.key), step.kind, f"{factor:.2f}", decimal(step.m), f"{ell:.2f}",
+               decimal(o), decimal(mean))  # fmt: skip
+        return Frame("".join(body), words, [row])
+
+    options = [f"{step.key}: {step.kind}" for step in steps[:-1]]
+    rises = [place for place, step in enumerate(steps) if step.kind == "rise"]
+    start = rises[-1] if rises else len(steps) - 1
+    control = Control("step", "key", (*options, "divide"), start, pace=1.4)
+    columns = ("key", "step", "factor", "m", "ℓ", "õ", "õ/ℓ")
+    return moving(draw, [control], WIDTH, HEIGHT, columns=columns, about="one row, key by key")
