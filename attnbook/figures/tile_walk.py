@@ -1,4 +1,4 @@
-"""A walk over the tiles of a score matrix: the moving figure of chapter 12."""
+"""A walk over the tiles of a score matrix: the second moving figure of chapter 12."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, rect, tag, text
 from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib import masks
 from attnlib.numpy_blockwise import SoftmaxState
 
 KINDS = ("all keys", "causal")
-COLUMNS = ("m", "ℓ", "õ", "o")
+COLUMNS = {"m": "ink", "ℓ": "weight", "õ": "output", "o": "output"}
 # The queries and keys of each tile, row by row, by its place among the tiles.
 Tiles = dict[tuple[int, int], tuple[slice, slice]]
 CELL, LEFT, TOP, COLUMN = 36.0, 46.0, 82.0, 51.0
@@ -104,14 +104,14 @@ def _box(here: tuple[slice, slice] | None) -> tuple[float, float, float, float]:
 
 
 def _mark(name: str, box: tuple[float, float, float, float]) -> str:
-    """Return a tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
+    """Return a tile that is done (with a tick) or skipped (with a cross)."""
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
-        fill, stroke, d = "query", "query", f"M{x - 7:g} {y:g}l5 6 10-13"
+        d, dense = f"M{x - 7:g} {y:g}l5 6 10-13", "0.5"
     else:
-        fill, stroke, d = "grid", "muted", f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14"
-    line = tag("path", d=d, fill="none", stroke=stroke, stroke_width=2)
-    return rect(*box, fill, fill_opacity="0.25") + line
+        d, dense = f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14", "0"
+    line = tag("path", d=d, fill="none", stroke="muted", stroke_width=2)
+    return rect(*box, "grid", fill_opacity=dense) + line
 
 
 def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
@@ -127,29 +127,33 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
             body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=there))
         body.append(rect(*_box(here), stroke="muted"))
     body.append(
-        rect(*_box(step.here), "key", fill_opacity="0.12", stroke="key", stroke_width=3,
-             data_part="here")
+        rect(*_box(step.here), stroke="ink", stroke_width=3, data_part="here")
     )  # fmt: skip
     for i, j in np.ndindex(len(step.rows), n_keys):
         x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
         shown = decimal(step.held[i, j], 1) if (i, j) in step.held else ""
         body.append(text(x, y, shown, data_part=f"score-{i}-{j}"))
+    _, top, _, tall = _box(step.here)
+    body.append(
+        rect(right + 8, top, len(COLUMNS) * COLUMN, tall, "grid", fill_opacity="0.4", rx=4,
+             data_part="rows")
+    )  # fmt: skip
     for i, row in enumerate(step.rows):
         y = TOP + (i + 0.5) * CELL + 5
         body.append(text(LEFT - 8, y, str(i), **end))
         for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
-            weight = "600" if name == "o" else None
-            look = {"data_part": f"{name}-{i}", "font_weight": weight} | end
-            body.append(text(right + c * COLUMN, y, shown, **look))
-    for c, name in enumerate(COLUMNS, start=1):
-        body.append(axis_title(right + c * COLUMN, TOP - 10, name, **end))
+            look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | end
+            body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
+    for c, (name, shade) in enumerate(COLUMNS.items(), start=1):
+        body.append(axis_title(right + c * COLUMN, TOP - 10, name, fill=shade, **end))
     body += [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j)) for j in range(n_keys)]
     body += [
         axis_title(LEFT, TOP - 30, "key j answers", **start),
         axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
-        text(4, 24, title, data_part="title", font_size=14, **start),
+        text(4, 24, title, data_part="title", font_size=15, font_weight="600", **start),
         text(4, bottom + 26, note, data_part="note", **start),
     ]
+    body += [hit(*_box(tile), f"tile:{n}") for n, tile in enumerate(tiles.values(), start=1)]
     return "".join(body)
 
 
@@ -181,27 +185,25 @@ def tile_walk(
         for a, queries in enumerate(_blocks(n_queries, block_q))
         for b, keys in enumerate(_blocks(n_keys, block_k))
     }
-    frames, labels, rows = [], [], []
-    for kind in KINDS:
-        for number, step in enumerate(_walk(table, values, kind, tiles)):
-            title, note, label = _words(kind, number, len(tiles), step)
-            frames.append(_frame(step, tiles, n_keys, title, note))
-            labels.append(label)
-            if step.here:
-                queries, keys = step.here
-                for i in range(queries.start, queries.stop):
-                    shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
-                    rows.append((kind, str(number), str(i), _range("key", keys), *shown))
+    walks = [_walk(table, values, kind, tiles) for kind in KINDS]
+
+    def draw(which: int, number: int) -> Frame:
+        kind, step, rows = KINDS[which], walks[which][number], []
+        title, note, label = _words(kind, number, len(tiles), step)
+        if step.here:
+            queries, keys = step.here
+            for i in range(queries.start, queries.stop):
+                shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
+                rows.append((kind, str(number), str(i), _range("key", keys), *shown))
+        return Frame(_frame(step, tiles, n_keys, title, note), label, rows)
+
     options = ("start", *(str(number) for number in range(1, len(tiles) + 1)))
-    last = len(tiles)  # without a mask: the picture is complete where no script runs
-    return MovingDrawing.from_frames(
-        frames,
-        LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
-        TOP + n_queries * CELL + 38,
-        controls=(
-            Control("kind", "mask", KINDS, kind="choice"),
-            Control("tile", "tile", options, last),
-        ),
-        labels=labels,
-        table=(("mask", "tile", "query", "keys", *COLUMNS), *rows),
+    controls = (
+        Control("kind", "mask", KINDS, kind="choice"),
+        Control("tile", "tile", options, (len(tiles) + 1) // 2, pace=1.2),
     )
+    return moving(
+        draw, controls, LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
+        TOP + n_queries * CELL + 38, columns=("mask", "tile", "query", "keys", *COLUMNS),
+        about="the walk over the tiles",
+    )  # fmt: skip
