@@ -361,10 +361,20 @@ def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
             assert int(source) == (rank - step) % 4
             assert 100 * float(tiles) + 5 * diagonals == counted[rank, step]
             assert 100 * float(lasts) + 5 * diagonals == counted[:, step].max()
-            word = str(rank) if counted[rank, step] else "waits"
-            assert shown[first + step][f"word-{rank}-{step}"]["text"] == word
+            # The ring shows whose keys have come, the timetable what it has shown so far.
+            now, owner = shown[first + step], "₀₁₂₃"[(rank - step) % 4]
+            word = f"K{owner}V{owner}" if counted[rank, step] else "waits"
+            assert now[f"word-{rank}-{step}"]["text"] == word
+            assert now[f"status-{rank}"]["text"] == (
+                "waits" if word == "waits" else f"{tiles} tiles"
+            )
+            marks = [f"tile-{rank}-{row}-{j}" for row, j in product(range(2), range(8))]
+            fresh = [now[part] for part in marks if now.get(part, {}).get("fill-opacity") == "1"]
+            halves = [tile for tile in fresh if "h0" in tile["d"]]
+            assert len(fresh) - len(halves) / 2 == float(tiles) and len(halves) == diagonals
+        for step in range(4):
+            assert shown[first + step]["ring"].get("transform") == f"rotate({90 * step})"
     assert next(rows, None) is None
-    assert [shown[frame]["device-7-0"]["text"] for frame in (2, 3, 7)] == ["", "3", "0"]
     assert "time 14, of which the devices used 57%." in drawing.labels[3]
-    assert "Nothing to do: device 0, 1, 2." in drawing.labels[3]
+    assert "step 3: devices 0, 1 and 2 wait." in drawing.labels[3]
     assert "time 8, of which the devices used 100%." in drawing.labels[7]
