@@ -29,7 +29,7 @@ from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.memory_levels import H200, Level, memory_levels
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.online_row import online_row
-from attnbook.figures.order import rotary_offset, squares
+from attnbook.figures.order import clock_hands, rotary_offset
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
@@ -56,6 +56,7 @@ __all__ = [
     "bytes_explorer",
     "cache_filling",
     "cached_numbers",
+    "clock_hands",
     "compared",
     "cosine_histograms",
     "dealt_keys",
@@ -84,7 +85,6 @@ __all__ = [
     "scaling_explorer",
     "score_growth",
     "shared_heads",
-    "squares",
     "temperature_explorer",
     "tile_walk",
     "turned_pair",

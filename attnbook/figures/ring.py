@@ -149,7 +149,7 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
     keys = range(2 * size)
     # One text for all numbers of keys, each at its own x.
     places = " ".join(number(left + (j + 0.5) * CELL) for j in keys)
-    body.append(tag("text", "".join(map(str, keys)), x=places, y=top - 4, fill="key", font_size=12,
+    body.append(tag("text", "".join(map(str, keys)), x=places, y=top - 4, fill="ink", font_size=12,
                     text_anchor="middle"))  # fmt: skip
     tiles = []
     for row, i in enumerate(plan.deal[rank]):
@@ -218,8 +218,8 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
             text(3, 39, "Queries (rows) stay.", fill="query", **START),
             text(WIDEST - 3, 39, "Keys and values (columns) travel.", fill="key",
                  text_anchor="end"),
-            _ring(n_devices, step),
             *(_device(plan, rank, step) for rank in range(n_devices)),
+            _ring(n_devices, step),
             _bars(plan, step, longest),
             text(3, foot + 44, note, data_part="note", **START),
             tag("g", tag("circle", cx=CENTRE[0], cy=CENTRE[1], r=40, fill="ink", fill_opacity="0",

@@ -6,6 +6,7 @@ of test_figures.py, each frame of a chapter's figure by nbval, which compares al
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from html import escape
 from itertools import product
@@ -378,3 +379,56 @@ def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
     assert "time 14, of which the devices used 57%." in drawing.labels[3]
     assert "step 3: devices 0, 1 and 2 wait." in drawing.labels[3]
     assert "time 8, of which the devices used 100%." in drawing.labels[7]
+
+
+def angle(part: dict[str, str]) -> float:
+    """Return the angle by which a part is turned, in degrees."""
+    found = re.fullmatch(r"rotate\((-?[\d.]+)\)", part["transform"])
+    assert found, part
+    return float(found[1])
+
+
+def test_clock_hands_turn_at_their_speeds_and_have_the_table_as_coordinates() -> None:
+    drawing = figures.clock_hands(24, 16, start=8)
+    radius, shown = 21.0, frames(drawing)
+    for t, (frame, row) in enumerate(zip(shown, drawing.table[1:], strict=True)):
+        assert row[0] == str(t) == frame["here"]["text"]
+        for c in range(8):
+            speed = 10000 ** (-c / 8)
+            right, up = np.sin(speed * t), np.cos(speed * t)
+            assert angle(frame[f"hand-{c}"]) == pytest.approx(np.degrees(speed * t), abs=0.06)
+            # Legs and dots are placed to a tenth: the way right to the tip, the way up, the wave.
+            level, tip = re.findall(r"-?[\d.]+", frame[f"sin-{c}"]["d"].removeprefix("M0 "))
+            assert [float(tip), -float(level)] == pytest.approx(
+                radius * np.array([right, up]), abs=0.06
+            )
+            assert frame[f"cos-{c}"]["d"] == f"M0 0V{level}"
+            assert float(frame[f"dot-{c}"]["cx"]) - float(
+                shown[0][f"dot-{c}"]["cx"]
+            ) == pytest.approx(radius * right, abs=0.06)
+            entries = [frame[f"entry-{2 * c + kind}"]["text"] for kind in (0, 1)]
+            assert entries == [minus(f"{right:.2f}"), minus(f"{up:.2f}")]
+            assert entries == list(row[1 + 2 * c : 3 + 2 * c])
+            swept = [frame[f"swept-{c}-{behind}"]["opacity"] for behind in (1, 2, 3)]
+            assert swept == ["1" if t >= behind else "0" for behind in (1, 2, 3)]
+        product_ = sum(np.cos(3 * 10000 ** (-c / 8)) for c in range(8))
+        assert (f" = {product_:.2f}," in frame["product"]["text"]) == (t >= 3)
+
+
+def test_a_rotary_score_depends_on_the_offset_alone_and_arrows_turn_with_their_positions() -> None:
+    drawing, q, k = moving("rotary_offset"), -1.5j, 1 - 1j
+    shown = iter(frames(drawing))
+    for u, offset in product(range(6), range(1, 7)):
+        frame, t = next(shown), u + offset
+        turned = q * np.exp(1j * t), k * np.exp(1j * u)
+        score = (turned[0] * turned[1].conjugate()).real
+        between = np.degrees(abs(np.angle(turned[0] / turned[1])))
+        assert number(frame["score"]["text"].removeprefix("score q·k = ")) == round(score, 2)
+        assert number(drawing.table[offset][1]) == round(score, 2)
+        assert frame["between"]["text"] == f"angle between them {between:.0f}°"
+        for part, place in (("q", t), ("k", u)):
+            assert angle(frame[f"{part}-arm"]) == pytest.approx(-np.degrees(place), abs=0.06)
+            assert angle(frame[f"{part}-upright"]) == -angle(frame[f"{part}-arm"])
+        filled = [i for i in range(6) if frame[f"bar-{i}"]["fill"] != "none"]
+        assert filled == [offset - 1]
+    assert next(shown, None) is None

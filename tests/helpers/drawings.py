@@ -116,9 +116,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
-    "squares": lambda: figures.squares(
-        [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
-    ),
 }
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
@@ -128,6 +125,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
+    "clock_hands": lambda: figures.clock_hands(7, 10, start=4),
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
