@@ -123,7 +123,7 @@ def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
 
     What is turned does not change its shape: each sector is one step behind the one before.
     """
-    body = []
+    body, bow = [], f"A{number(RADIUS)} {number(RADIUS)} 0 0 1 "
     for clock, (middle, speed) in enumerate(clocks):
         x, y = (round(RADIUS * float(entry), 1) for entry in entries[2 * clock : 2 * clock + 2])
         hand = []
@@ -132,7 +132,7 @@ def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
                 f"{number(round(RADIUS * sin(angle), 1))} {number(round(-RADIUS * cos(angle), 1))}"
                 for angle in (-speed * behind, -speed * (behind - 1))
             ]
-            hand.append(tag("path", d=f"M0 0L{corners[0]}A21 21 0 0 1 {corners[1]}z",
+            hand.append(tag("path", d=f"M0 0L{corners[0]}{bow}{corners[1]}z",
                             fill_opacity=0.44 - 0.11 * behind, opacity=float(t >= behind),
                             data_part=f"swept-{clock}-{behind}"))  # fmt: skip
         hand.append(tag("path", d=f"M0 0V{number(-RADIUS)}", stroke="ink", stroke_width=2.5))
