@@ -1,5 +1,6 @@
 // Figures that move: one script for all of them.
 // Beside the svg stands JSON: {"labels": [...], "parts": {name: {attribute: [value per frame]}}}.
+// Where few values differ, they stand there as [values, a character per frame, "]" for the first].
 // A control picks a frame; every part of the svg (data-part="name") goes to that frame's values.
 // An element with data-pick="control:place" sets its control when it is clicked, one with data-drag
 // while a pointer is drawn over it. The first line of a frame's label is told when a control has
@@ -56,7 +57,8 @@
       for (const [name, attributes] of Object.entries(data.parts)) {
         const part = parts.get(name);
         for (const [key, values] of Object.entries(attributes)) {
-          const end = values[frame];
+          const few = Array.isArray(values[0]);
+          const end = few ? values[0][values[1].charCodeAt(frame) - 93] : values[frame];
           if (key === "text") { part.textContent = end; continue; }
           const from = part.getAttribute(key);
           const at = moved && !calm.matches && from !== end && PLACES.test(key) && between(from, end);

@@ -25,6 +25,7 @@ from attnbook.figures.drawing import Drawing, colour, rect
 
 # Where there is room, a moving drawing is shown so many times as large, but never wider than this.
 SCALE, WIDEST_SHOWN = 1.4, 720.0
+FIRST = ord("]")  # the first of 33 characters that JSON and a page need not escape
 
 
 def script() -> str:
@@ -67,6 +68,20 @@ def changes(frames: Sequence[str]) -> dict[str, dict[str, Sequence[str]]]:
                 joined = "".join(values) if all(len(v) == 1 for v in values) else values
                 parts.setdefault(one[0].attrib["data-part"], {})[key] = joined
     return parts
+
+
+def packed(values: Sequence[str]) -> Sequence[Sequence[str]] | Sequence[str]:
+    """Return the values as those that differ, and one character a frame that says which.
+
+    Where that is not shorter, or the characters do not suffice, the values stay as they are.
+
+    >>> packed(["from here", "to there", "from here"]), packed("010")
+    ((['from here', 'to there'], ']^]'), '010')
+    """
+    kinds = list(dict.fromkeys(values))
+    if isinstance(values, str) or not len(kinds) < min(len(values), 33):
+        return values
+    return kinds, "".join(chr(FIRST + kinds.index(value)) for value in values)
 
 
 class Frame(NamedTuple):
@@ -214,7 +229,10 @@ class MovingDrawing(Drawing):
         data = {
             "options": {control.name: list(control.options) for control in self.controls},
             "labels": list(self.labels),
-            "parts": {name: dict(attributes) for name, attributes in self.parts.items()},
+            "parts": {
+                name: {key: packed(values) for key, values in attributes.items()}
+                for name, attributes in self.parts.items()
+            },
         }
         # "<" would let a label close the script element.
         stored = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -255,4 +273,6 @@ def moving(
     rows = dict.fromkeys(tuple(row) for row in chain(*(frame.rows for frame in frames)))
     labels = tuple(frame.words for frame in frames)
     parts = changes([frame.elements for frame in frames])
-    return MovingDrawing(still.svg, still.alt, controls, parts, labels, (tuple(columns), *rows), about)
+    return MovingDrawing(
+        still.svg, still.alt, controls, parts, labels, (tuple(columns), *rows), about
+    )

@@ -56,7 +56,8 @@ WRONG = """(figure, places) => {
     const part = svg.querySelector(`[data-part="${name}"]`);
     for (const [key, values] of Object.entries(attributes)) {
       const drawn = key === "text" ? part.textContent : part.getAttribute(key);
-      ask(`${name} ${key}`, drawn, values[frame]);
+      const [kinds, which] = Array.isArray(values[0]) ? values : [values];
+      ask(`${name} ${key}`, drawn, kinds[which ? which.charCodeAt(frame) - 93 : frame]);
     }
   }
   ask("label", svg.getAttribute("aria-label"), labels[frame].replace("\\n", " "));
