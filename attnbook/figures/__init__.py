@@ -18,6 +18,7 @@ from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
+from attnbook.figures.first_screen import first_screen
 from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
@@ -60,6 +61,7 @@ __all__ = [
     "compared",
     "cosine_histograms",
     "dealt_keys",
+    "first_screen",
     "forms_explorer",
     "handout_links",
     "head_explorer",

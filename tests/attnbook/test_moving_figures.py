@@ -17,6 +17,7 @@ import pytest
 from drawings import MOVING, frames, moving, number
 
 from attnbook import figures, words
+from attnbook.figures import context
 from attnbook.figures.moving import changes, one_line
 from attnbook.ring_costs import work
 from attnlib import masks
@@ -305,12 +306,64 @@ def test_temperature_explorer_shows_the_weights_of_every_temperature() -> None:
         assert row[1:] == (*shown, f"{np.exp(-(weights * np.log(weights)).sum()):.2f}")
 
 
-def test_word_in_context_shows_the_weights_of_every_scale() -> None:
-    bank = words.vectors("bank")[0]
-    cases = product(("bank", *drawings.BANKS), (0, 384**-0.5, 1, 4))
-    for (sentence, scale), parts in zip(cases, frames(moving("word_in_context")), strict=True):
-        for row, weight in enumerate(softmax(scale * words.vectors(sentence) @ bank)):
-            assert parts[f"weight-{row}"]["text"] == f"{weight:.2f}"
+def place_on_beam(parts: dict[str, dict[str, str]], name: str) -> float:
+    """Return the lean of what a mark points to, which UNIT and MIDDLE of the drawing make of it."""
+    x = parts[f"{name}-mark"]["transform"].removeprefix("translate(").split()[0]
+    return (float(x) - context.MIDDLE) / context.UNIT
+
+
+def assert_balances(parts: dict[str, dict[str, str]], n_words: int) -> None:
+    """The discs, heavy as their areas, balance where the output is: to a pixel or two."""
+    discs = [parts[f"disc-{j}"] for j in range(n_words)]
+    loads = np.array([float(disc["r"]) ** 2 for disc in discs])
+    x = np.array([float(disc["cx"]) for disc in discs])
+    output = context.MIDDLE + context.UNIT * place_on_beam(parts, "attention")
+    assert abs(loads @ x / loads.sum() - output) < 4
+
+
+def test_words_in_context_balance_where_the_output_leans() -> None:
+    towards = words.vectors("water")[0] - words.vectors("money")[0]
+    cases = product(drawings.BANKS, (0, 1), (0, 384**-0.5, 1, 4))
+    drawing = moving("word_in_context")
+    for (sentence, other, scale), parts in zip(cases, frames(drawing), strict=True):
+        tokens, x = sentence.split(), words.vectors(sentence)
+        asks = next(t for t in tokens if t in drawings.ASKING) if other else "bank"
+        weights = softmax(scale * x @ words.vectors(asks)[0])
+        for j, weight in enumerate(weights):
+            assert parts[f"number-{j}"]["text"] == f"{100 * weight:.0f}%"
+        leans = {
+            "attention": weights @ x,
+            "equal weights": x.mean(0),
+            "alone": x[tokens.index(asks)],
+        }
+        for name, vector in leans.items():
+            assert abs(place_on_beam(parts, name) - vector @ towards) < 0.6 / context.UNIT
+            assert parts[f"{name}-key"]["text"] == f"{name} " + minus(f"{vector @ towards:.2f}")
+        assert_balances(parts, len(tokens))
+
+
+def test_first_screen_follows_the_formula_step_by_step() -> None:
+    w_k = words.vectors("shore finance").T
+    bank, water, money = words.vectors("bank water money")
+    w_k = w_k - np.outer(bank, bank @ w_k)
+    sentences = ("the boat reached the bank of the river", "she paid cash at the bank")
+    shown = frames(moving("first_screen"))
+    for step, s in product(range(4), range(2)):
+        parts, x = shown[2 * step + s], words.vectors(sentences[s])
+        scores = x @ w_k @ [16.0, 16.0]
+        weights = softmax(scores / np.sqrt(2))
+        told = [[""] * len(x), [minus(f"{score.round(1) + 0:.1f}") for score in scores]]
+        told += [[f"{100 * weight:.0f}%" for weight in weights]] * 2
+        assert [parts[f"number-{j}"]["text"] for j in range(len(x))] == told[step]
+        assert parts["attention-mark"]["opacity"] == str(int(step == 3))
+        lean = (water - money) @ (weights @ x if step == 3 else bank)
+        assert abs(place_on_beam(parts, "attention") - lean) < 0.6 / context.UNIT
+    for s, side in enumerate((1, -1)):  # further to the side of the sentence than equal weights go
+        parts = shown[6 + s]
+        assert side * place_on_beam(parts, "attention") > 0.05 + side * place_on_beam(
+            parts, "equal weights"
+        )
+        assert_balances(parts, len(sentences[s].split()))
 
 
 @pytest.mark.parametrize("loop", range(4))

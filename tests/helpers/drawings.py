@@ -35,7 +35,7 @@ KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
 WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
 
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
-PROBES = ("water", "shore", "money")
+ASKING = ("fish", "loan", "river")  # one of them in each
 
 # Exact, rounded (257 and 259 lie halfway between two numbers of bfloat16), too small, too large.
 BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
@@ -126,6 +126,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
     "clock_hands": lambda: figures.clock_hands(7, 10, start=4),
+    "first_screen": lambda: figures.first_screen(),
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
@@ -157,7 +158,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
     ),
     "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
-    "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
+    "word_in_context": lambda: figures.word_in_context("bank", BANKS, ASKING),
 }
 
 DRAWINGS = STILL | MOVING
