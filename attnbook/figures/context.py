@@ -157,7 +157,7 @@ def draw_scene(scene: Scene, title: str, most: int, ends: Sequence[str]) -> str:
             + text(x, NUMBERS, scene.numbers[j] if here else "", font_size=14, fill=name,
                    data_part=f"number-{j}")
         )  # fmt: skip
-    wide = room(scene.tokens[scene.asks]) + 14
+    wide = room(scene.tokens[scene.asks]) + 18
     box = rect(spots[scene.asks] - wide / 2, SENTENCE - 18, wide, 25, "none", stroke="query",
                stroke_width=2, rx=5, data_part="asks")  # fmt: skip
     left, right = on_beam(-0.4), on_beam(0.4)
@@ -233,7 +233,7 @@ def word_in_context(
         hits = []
         spots = centres(tokens)
         for one, place in enumerate(places[sentence]):
-            wide = room(tokens[place]) + 10
+            wide = room(tokens[place]) + 12
             x0 = spots[place] - wide / 2
             hits.append(
                 tag("line", x1=x0 + 6, x2=x0 + wide - 6, y1=SENTENCE + 5, y2=SENTENCE + 5,

@@ -18,9 +18,9 @@ SENTENCES = {
 ENDS = ("water", "money")
 TITLES = (
     "“bank” alone leans to money",
-    "scores: query · key",
-    "weights: softmax(score ÷ √dₖ)",
-    "output: sum of weight × value",
+    "q · k: which words fit its question?",
+    "÷ √dₖ, softmax: weights that add up to 1",
+    "Σ a v: “bank” now leans to {}",
 )
 ASKED = 16.0  # both entries of the query of bank
 
@@ -78,7 +78,7 @@ def first_screen() -> MovingDrawing:
             (sentences[sentence], t, decimal(s), decimal(a), decimal(lean))
             for t, s, a, lean in zip(tokens, scores, weights, leans, strict=True)
         ]
-        return Frame(draw_scene(scene, TITLES[step], 8, ENDS), said, rows)
+        return Frame(draw_scene(scene, TITLES[step].format(side), 8, ENDS), said, rows)
 
     return moving(
         draw,

@@ -47,7 +47,7 @@
     images: [...document.querySelectorAll("article img")].map((image) => ({
       source: image.getAttribute("src"), width: image.naturalWidth, alt: image.alt,
     })),
-    drawings: [...document.querySelectorAll("figure svg")].filter(shown).map((svg) => ({
+    drawings: [...document.querySelectorAll(".attn-figure svg")].filter(shown).map((svg) => ({
       size: size(svg), parts: svg.querySelectorAll("*").length, role: svg.getAttribute("role"),
       name: name(svg),
     })),
