@@ -23,6 +23,7 @@ from pictures import differences
 
 from attnbook import examples, figures
 from attnbook.figures.drawing import COLOURS
+from attnbook.figures.thumbnails import thumbnail
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -232,6 +233,7 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
         lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
+        lambda: thumbnail(20),
         lambda: figures.word_in_context("bank", ["fish swim"]),
         lambda: figures.word_in_context("bank", ["bank"], start="2"),
         lambda: figures.word_in_context("bank", ["the bank", "bank"], ["the"]),
