@@ -142,7 +142,7 @@ def test_ids_are_referred_to_and_no_reference_dangles(name: str) -> None:
 
 
 def test_ids_of_two_charts_do_not_meet_on_one_page() -> None:
-    first, second = (set(ids(drawn(name).svg)) for name in ("score_growth", "rule_curves"))
+    first, second = (set(ids(drawn(name).svg)) for name in ("lines", "rule_curves"))
     assert first and second and not first & second
 
 
@@ -257,6 +257,8 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
         lambda: figures.head_explorer(["a" * 17], np.ones((1, 1, 1, 1))),
         lambda: figures.scaling_explorer((4, 16), start=5),
+        lambda: figures.scaling_explorer((16, 4), start=4),
+        lambda: figures.score_growth({}),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),
         lambda: figures.temperature_explorer([1.0, 2.0], ["a", "b"], powers=(1, 2)),

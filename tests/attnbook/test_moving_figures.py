@@ -55,6 +55,46 @@ def minus(shown: str) -> str:
     return shown.replace("-0.00", "0.00").replace("-", "−")
 
 
+def test_scaling_explorer_walks_and_weighs_the_scores_of_one_query() -> None:
+    drawing, rng = moving("scaling_explorer"), np.random.default_rng(396)
+    query, keys = rng.standard_normal(64), rng.standard_normal((8, 64))
+    sizes = drawings.SIZES
+    scores = {d_k: keys[:, :d_k] @ query[:d_k] for d_k in sizes}
+    # The heads of all walks lie on one scale, whose 0 is that of the region ±√d_k.
+    found = frames(drawing)
+    roots = [(float(parts["root"]["y"]), float(parts["root"]["height"])) for parts in found]
+    unit = roots[-1][1] / 2 / 8
+    for d_k, parts, (top, height), row in zip(sizes, found, roots, drawing.table[1:], strict=True):
+        leader = int(scores[d_k].argmax())
+        assert height == pytest.approx(2 * unit * d_k**0.5, abs=0.2)
+        middle = top + height / 2
+        for key, score in enumerate(scores[d_k]):
+            assert float(parts[f"head-{key}"]["cy"]) == pytest.approx(
+                middle - unit * score, abs=0.3
+            )
+            assert parts[f"head-{key}"]["r"] == "35"[key == leader]
+            assert parts[f"walk-{key}"]["stroke-width"] == "13"[key == leader]
+        assert parts["leader"]["text"] == f"key {leader + 1}"
+        for panel, divisor in enumerate((1, d_k**0.5, d_k)):
+            weights = softmax(scores[d_k] / divisor)
+            heights = [float(parts[f"bar-{panel}-{key}"]["height"]) for key in range(8)]
+            np.testing.assert_allclose(heights, 92 * weights, atol=0.051)
+            assert parts[f"most-{panel}"]["height"] == parts[f"bar-{panel}-{leader}"]["height"]
+            assert parts[f"largest-{panel}"]["text"] == row[1 + panel] == f"{weights.max():.2f}"
+        assert parts["verdict-0"]["text"] == (
+            "nearly all to one key" if softmax(scores[d_k]).max() > 0.75 else "uneven"
+        )
+
+
+def test_scaling_explorer_starts_with_a_fair_draw() -> None:
+    head, *rows = figures.scaling_explorer().table
+    from_16 = np.array([[float(cell) for cell in row] for row in rows if int(row[0]) >= 16])
+    means = [i for i, title in enumerate(head) if "largest weight, mean" in title]
+    distance = ((from_16[:, 1:4] - from_16[:, means]) ** 2).mean(axis=0) ** 0.5
+    assert len(means) == 3 and (distance < 0.08).all()
+    assert [row[0] for row in rows] == [str(n * n) for n in range(1, 33)]
+
+
 def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
     drawing, (query, key, value) = moving("attention_stepper"), drawings.projected()
     raw_scores = query @ key.T

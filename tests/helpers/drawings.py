@@ -54,6 +54,12 @@ def rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
     return {d_k: experiments.scaling_rules(d_k, n_draws=50) for d_k in SIZES}
 
 
+def sampled() -> dict[int, np.ndarray]:
+    """Return scores of 300 pairs for each d_k."""
+    pairs = np.random.default_rng(0).standard_normal((2, 300, max(SIZES)))
+    return {d_k: pairs[:, :, :d_k].prod(axis=0).sum(axis=1) for d_k in SIZES}
+
+
 def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Q, K and V of the running example."""
     example = examples.running()
@@ -114,7 +120,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "rule_curves_log": lambda: figures.rule_curves(
         SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
     ),
-    "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
+    "score_growth": lambda: figures.score_growth(sampled()),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
 }
 
