@@ -100,18 +100,68 @@ def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
     raw_scores = query @ key.T
     weights = softmax(raw_scores / np.sqrt(2))
     output = weights @ value
-    since = {"raw": 1, "score": 2, "exp": 3, "weight": 4, "share": 5}
+    since = {"score-number": 1, "exp-number": 3, "weight-number": 4, "share-number": 5}
     for frame, parts in enumerate(frames(drawing)):
         t, step = divmod(frame, 7)
-        for j, name in product(range(3), since):
-            assert (parts[f"{name}-{j}"]["text"] == "…") == (step < since[name]), (name, frame)
+        for j, (name, first) in product(range(3), since.items()):
+            assert (parts[f"{name}-{j}"]["text"] == "") == (step < first), (name, frame)
+        for j, token in enumerate(("the", "cat", "sat")):
+            score = raw_scores[t, j] / (1 if step == 1 else 2**0.5)
+            if step >= 1:
+                assert parts[f"score-number-{j}"]["text"] == minus(f"{score:.2f}")
+            if step >= 4:
+                assert parts[f"weight-number-{j}"]["text"] == f"{token} {weights[t, j]:.2f}"
         if step == 6:
-            for j in range(3):
-                assert parts[f"weight-{j}"]["text"] == f"{weights[t, j]:.3f}"
-                assert parts[f"raw-{j}"]["text"] == minus(f"{raw_scores[t, j]:.2f}")
             entries = minus(", ".join(f"{entry:.2f}" for entry in output[t]))
-            assert parts["output"]["text"] == f"o = ({entries})"
+            assert parts["output-number"]["text"] == f"({entries})"
             assert entries in drawing.labels[frame]
+
+
+def points(parts: dict[str, dict[str, str]], name: str) -> np.ndarray:
+    """Return the corners of an arrow's head, its tip first."""
+    corners = parts[f"{name}-tip"]["points"].split()
+    return np.array([corner.split(",") for corner in corners], dtype=float)
+
+
+def test_stepper_turns_scores_into_parts_of_1_and_adds_the_shares_up_to_the_output() -> None:
+    drawing, (query, key, value) = moving("attention_stepper"), drawings.projected()
+    raw_scores = query @ key.T
+    scores = raw_scores / 2**0.5
+    weights = softmax(scores)
+    found = frames(drawing)
+    for t in range(3):
+        of_token = found[7 * t : 7 * t + 7]
+        # One unit for products, scores and exponentials.
+        unit = 142 / np.exp(scores).max()
+        for step, shown in ((1, raw_scores), (2, scores)):
+            wide = [float(of_token[step][f"score-{j}"]["width"]) for j in range(3)]
+            np.testing.assert_allclose(wide, unit * abs(shown[t]), atol=0.2)
+        for name, expected in (("exp", unit * np.exp(scores[t])), ("weight", 216 * weights[t])):
+            wide = [float(of_token[6][f"{name}-{j}"]["width"]) for j in range(3)]
+            np.testing.assert_allclose(wide, expected, atol=0.2)
+        # A bar starts where the last step has left it, unseen.
+        assert of_token[2]["exp-1"]["width"] == of_token[2]["score-1"]["width"]
+        assert of_token[3]["weight-1"]["x"] == of_token[3]["exp-1"]["x"]
+        assert (of_token[2]["exp-1"]["opacity"], of_token[3]["exp-1"]["opacity"]) == ("0", "1")
+        # From the point where all values start, shares go as far as their weights say.
+        last, start = (
+            of_token[6],
+            np.array([float(of_token[0]["output-shaft"][c]) for c in ("x1", "y1")]),
+        )
+        end = start.copy()
+        for j in range(3):
+            np.testing.assert_allclose(
+                points(of_token[5], f"share-{j}")[0] - start,
+                weights[t, j] * (points(of_token[0], f"share-{j}")[0] - start),
+                atol=0.11,
+            )
+            end += points(of_token[5], f"share-{j}")[0] - start
+            np.testing.assert_allclose(points(last, f"share-{j}")[0], end, atol=0.25)
+        np.testing.assert_allclose(points(last, "output")[0], end, atol=0.25)
+    # The values have lengths of their own on the plane: three entries, obliquely.
+    tips = np.array([points(found[0], f"share-{j}")[0] - start for j in range(3)]) * (1, -1)
+    flat = value @ np.array([[0, 1], [1, 0], [-0.45, -0.6]])
+    np.testing.assert_allclose(tips / tips[0, 1], flat / flat[0, 1], atol=0.01)
 
 
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
