@@ -140,6 +140,7 @@ def _backdrop(walks: Array, d_ks: Sequence[int], across: float, unit: float) -> 
     edges = [round(MIDDLE - sign * unit * root, 1) for sign in (1, -1)]
     body = [
         axis_title(14, MIDDLE, "score q·k", upright=True),
+        axis_title(14, BASE - TALL / 2, "weight", upright=True),
         tag("polygon", points=f"{WALK_LEFT:g},{MIDDLE:g} {WALK_RIGHT:g},{edges[0]} "
             f"{WALK_RIGHT:g},{edges[1]}", fill="plus", fill_opacity=0.16),
         *(line(WALK_LEFT, MIDDLE, WALK_RIGHT, edge, "plus") for edge in edges),
@@ -181,14 +182,14 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int) -> st
     most = tag("rect", x=bar * leader + 2, width=bar - 4, height=heights[leader],
                data_part=f"most-{panel}")  # fmt: skip
     names = "".join(
-        tag("text", str(key + 1), x=left + bar * (key + 0.5), y=BASE + 15) for key in range(n_keys)
+        tag("text", str(key), x=left + bar * (key + 0.5), y=BASE + 15) for key in range(n_keys)
     )
     return "".join([
         text(left + PANEL / 2, BASE - TALL - 22, title, font_weight="600", font_size=15, fill=look,
              data_part=f"title-{panel}"),
         line(left, BASE - TALL, left + PANEL, BASE - TALL, "grid"),
         # Bars that stand on the line grow upwards, so that only their height changes.
-        tag("g", tag("g", bars, fill_opacity=0.4) + most, fill="weight",
+        tag("g", tag("g", bars, fill_opacity=0.35, stroke="weight") + most, fill="weight",
             transform=f"translate({left:g} {BASE:g}) scale(1 -1)"),
         line(left, BASE, left + PANEL, BASE, "muted"),
         tag("g", names, fill="muted", text_anchor="middle", font_size=12),
@@ -258,7 +259,7 @@ def scaling_explorer(
                     tag("circle", cy=y, r="5" if key == leader else "3", data_part=f"head-{key}")
                     for key, y in enumerate(heads)
                 ), fill="key"),
-                text(9, heads[leader] + 4.5, f"key {leader + 1}", text_anchor="start", fill="key",
+                text(9, heads[leader] + 4.5, f"key {leader}", text_anchor="start", fill="key",
                      data_part="leader", **over),
             ]), transform=f"translate({number(x)} 0)", data_part="now"),
             text(min(x + 8, 448 - 84), round(max(MIDDLE + unit * root, *heads) + 16, 1),

@@ -168,7 +168,7 @@ def attention_stepper(
             at_exp = (BARS_LEFT, y2 - THICK / 2, round(unit * float(exponentials[t, j]), 1), THICK)
             at_weight = (edges[j], tops[2], edges[j + 1] - edges[j], 24.0)
             x, y, wide, tall = at_exp if step >= 3 else at_score
-            body.append(rect(x, y, wide, tall, "weight", fill_opacity=0.5,
+            body.append(rect(x, y, wide, tall, "weight", fill_opacity=0.5, stroke="weight",
                              opacity=float(step >= 3), data_part=f"exp-{j}"))  # fmt: skip
             x, y, wide, tall = at_weight if step >= 4 else at_exp
             body.append(rect(x, y, wide, tall, "weight", stroke="paper", stroke_width=2,
@@ -273,8 +273,8 @@ def attention_stepper(
             *(hit(54 + (chip + 8) * j, 2, chip, 28, f"token:{j}") for j in range(n_tokens)),
         ]  # fmt: skip
         for j, k in enumerate(flat_keys):
-            x, y = _beyond(plane, k, 13)
-            body.append(hit(x - 18, y - 17, 36, 24, f"token:{j}"))
+            x, y = _beyond(plane, k, 7)
+            body.append(hit(x - 20, y - 23, 40, 36, f"token:{j}"))
         found = (None, raw_scores, scores, exponentials, weights, weights, None)[step]
         numbers = f"o is {_vector(outputs[t])}" if step else f"q is {_vector(queries[t])}"
         if found is not None:

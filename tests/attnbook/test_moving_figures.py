@@ -74,7 +74,7 @@ def test_scaling_explorer_walks_and_weighs_the_scores_of_one_query() -> None:
             )
             assert parts[f"head-{key}"]["r"] == "35"[key == leader]
             assert parts[f"walk-{key}"]["stroke-width"] == "13"[key == leader]
-        assert parts["leader"]["text"] == f"key {leader + 1}"
+        assert parts["leader"]["text"] == f"key {leader}"
         for panel, divisor in enumerate((1, d_k**0.5, d_k)):
             weights = softmax(scores[d_k] / divisor)
             heights = [float(parts[f"bar-{panel}-{key}"]["height"]) for key in range(8)]
