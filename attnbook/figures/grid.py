@@ -29,27 +29,30 @@ def as_matrix(values: ArrayLike) -> Array:
     return table
 
 
+def cell_look(value: float, limit: float, name: str | None = None) -> dict[str, str]:
+    """Return how a cell is filled: in the colour of the name or of the sign, grey for ∞ and NaN."""
+    if not np.isfinite(value):
+        return {"fill": "grid", "fill_opacity": "0.800"}
+    # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
+    share = round(STRONGEST * min(abs(value) / limit, 1.0) if limit else 0.0, 6)
+    return {"fill": name or ("plus" if value >= 0 else "minus"), "fill_opacity": f"{share:.3f}"}
+
+
 def cells(
-    table: Array, left: float, top: float, limit: float, digits: int, width: float, height: float
+    table: Array,
+    left: float,
+    top: float,
+    limit: float,
+    digits: int,
+    width: float,
+    height: float,
+    name: str | None = None,
 ) -> str:
-    """Return the coloured, numbered cells; in one colour above zero, in another below, grey for ∞ and NaN."""
+    """Return the coloured, numbered cells: in the colour of the name, or of their signs."""
     parts = []
     for (row, column), value in np.ndenumerate(table):
         x, y = left + column * width, top + row * height
-        finite = bool(np.isfinite(value))
-        share = min(abs(value) / limit, 1.0) if finite and limit else 0.0
-        parts.append(
-            rect(
-                x,
-                y,
-                width,
-                height,
-                ("plus" if value >= 0 else "minus") if finite else "grid",
-                # Six decimals first: the noise of the last bit must not turn 0.1375 into 0.137.
-                fill_opacity=f"{round(STRONGEST * share, 6) if finite else 0.8:.3f}",
-                stroke="grid",
-            )
-        )
+        parts.append(rect(x, y, width, height, **cell_look(value, limit, name), stroke="grid"))
         parts.append(text(x + width / 2, y + height / 2 + 4.5, decimal(value, digits)))
     return "".join(parts)
 
