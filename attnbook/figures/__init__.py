@@ -31,6 +31,7 @@ from attnbook.figures.memory_levels import H200, Level, memory_levels
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.online_row import online_row
 from attnbook.figures.order import clock_hands, rotary_offset
+from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
@@ -77,6 +78,7 @@ __all__ = [
     "moving",
     "number_bits",
     "online_row",
+    "permuted",
     "plane",
     "ring_bytes",
     "ring_timetable",
