@@ -18,7 +18,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import yaml
-from drawings import DRAWINGS, DRINK_KEYS, DRINKS, PRICES, drawn, texts
+from drawings import DRAWINGS, DRINK_KEYS, DRINKS, PRICES, drawn, factors, texts
 from pictures import differences
 
 from attnbook import examples, figures
@@ -101,7 +101,8 @@ def test_no_module_takes_a_private_name_from_another() -> None:
 
 def test_every_public_drawing_has_an_image() -> None:
     functions = {name for name in figures.__all__ if name[0].islower()} - {"moving"}
-    assert functions == {name.removesuffix("_log") for name in DRAWINGS}
+    variants = {"rule_curves_log": "rule_curves", "matrix_product": "matrix_equation"}
+    assert functions == {variants.get(name, name) for name in DRAWINGS}
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -202,6 +203,15 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.heatmap(np.zeros((0, 2)), name="w"),
         lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]),
         lambda: figures.matrix_equation("="),
+        lambda: figures.matrix_equation(("X", [[1.0]], ["a", "b"], None), "=", ("Y", [[1.0]])),
+        lambda: figures.matrix_equation(("X", [[1.0]], None, {"a": 2}), "=", ("Y", [[1.0]])),
+        lambda: figures.matrix_equation(("X", [[2.0]]), "·", ("W", [[2.0]]), "=", ("Q", [[5.0]])),
+        lambda: figures.matrix_equation(*factors(), start=(3, 0)),
+        lambda: figures.permuted(np.eye(3), np.eye(3), np.eye(3), "pqr", start=(0, 1, 1)),
+        lambda: figures.permuted(np.eye(4), np.eye(4), np.eye(4), "pqrs"),
+        lambda: figures.permuted(np.eye(2), np.eye(3), np.eye(3), "pqr"),
+        lambda: figures.attention_steps(*[np.eye(4)] * 4, "pqrs"),
+        lambda: figures.attention_steps(np.ones((3, 4)), *[np.ones((3, 2))] * 3, "pqr"),
         lambda: figures.head_weights(np.zeros((2, 3)), "abc"),
         lambda: figures.heads_diagram(7, 12, 5, 4, 5),
         lambda: figures.shared_heads(6, [4]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from html import escape
-from itertools import product
+from itertools import permutations, product
 
 import drawings
 import numpy as np
@@ -162,6 +162,71 @@ def test_stepper_turns_scores_into_parts_of_1_and_adds_the_shares_up_to_the_outp
     tips = np.array([points(found[0], f"share-{j}")[0] - start for j in range(3)]) * (1, -1)
     flat = value @ np.array([[0, 1], [1, 0], [-0.45, -0.6]])
     np.testing.assert_allclose(tips / tips[0, 1], flat / flat[0, 1], atol=0.01)
+
+
+def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
+    drawing, (query, key, _) = moving("matrix_product"), drawings.projected()
+    shown, rows = frames(drawing), iter(drawing.table[1:])
+    for entry, (i, j) in enumerate(np.ndindex(3, 3)):
+        asked, added = shown[2 * entry : 2 * entry + 2]
+        assert (asked["asked"]["text"], asked["sum"]["opacity"]) == ("?", "0")
+        assert (added["asked"]["text"], added["sum"]["opacity"]) == ("", "1")
+        assert added["sum"]["text"] == f"= {minus(f'{query[i] @ key[j]:.2f}')}"
+        assert next(rows)[-1] == minus(f"{query[i] @ key[j]:.2f}")
+        for k, old in product(range(2), range(2)):
+            seen = "1" if old == entry % 2 else "0"
+            a, b = added[f"a{old}-{k}"], added[f"b{old}-{k}"]
+            assert a["opacity"] == b["opacity"] == seen
+            if seen == "1":
+                assert number(a["text"]) == query[i, k]
+                assert number(b["text"].strip("()")) == key[j, k]
+                # The pair meets above its column of Q and beside its row of Kᵀ.
+                assert asked[f"a{old}-{k}"]["x"] == a["x"] and asked[f"b{old}-{k}"]["y"] == b["y"]
+    assert next(rows, None) is None
+
+
+def test_permuted_rows_take_their_weights_and_outputs_along() -> None:
+    drawing, weights = moving("permuted"), drawings.ORDERED
+    orders = list(permutations(range(3)))
+    for order, parts, label in zip(orders, frames(drawing), drawing.labels, strict=True):
+
+        def place(name: str, axis: int, parts: drawings.Parts = parts) -> float:
+            return float(parts[name]["transform"][len("translate(") : -1].split()[axis])
+
+        for i, j in product(range(3), range(3)):
+            assert order.index(i) < order.index(j) or place(f"row-{i}", 1) >= place(f"row-{j}", 1)
+            by_key = place(f"key-{j}", 0)
+            assert place(f"weight-{i}-{j}", 0) == by_key
+        lefts = [place(f"key-{token}", 0) for token in order]
+        assert lefts == sorted(lefts)
+        told = f"row {order.index(1)}, column {order.index(1)}"
+        assert "the weight 0.75, which q gives to q" in label and told in label
+        for position, token in enumerate(order):
+            row = drawing.table[1 + 3 * orders.index(order) + position]
+            assert row[2] == "pqr"[token]
+            assert row[3] == ", ".join(f"{w:.2f}" for w in weights[token, list(order)])
+
+
+def test_the_way_to_the_output_shows_each_matrix_from_its_step_on() -> None:
+    drawing, (query, key, value) = moving("attention_steps"), drawings.projected()
+    weights = softmax(query @ key.T / np.sqrt(2))
+    since = {"X": 0, "Q": 1, "K": 1, "V": 1, "R": 2, "S": 3, "A": 4, "O": 5}
+    for frame, parts in enumerate(frames(drawing)):
+        step, chosen = divmod(frame, 4)
+        for name, first in since.items():
+            assert parts[f"grid-{name}"]["opacity"] == str(int(step >= first))
+            assert parts[f"now-{name}"]["opacity"] == str(int(step == first))
+            assert parts[f"row-{name}"]["opacity"] == str(int(chosen > 0 and step >= first))
+    numbers = {
+        "R = QKᵀ": query @ key.T,
+        "R ÷ √dₖ": query @ key.T / np.sqrt(2),
+        "A = softmax": weights,
+        "O = AV": weights @ value,
+    }
+    for named, matrix in numbers.items():
+        rows = [row[3] for row in drawing.table if row[0] == named]
+        found = [[number(cell) for cell in row.split(", ")] for row in rows]
+        np.testing.assert_allclose(found, matrix, atol=0.0051)
 
 
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:

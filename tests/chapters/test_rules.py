@@ -16,8 +16,8 @@ Cell = dict[str, Any]
 Notebook = dict[str, Any]
 Change = Callable[[Notebook], object]
 
-SVG = '''<div class="attn-figure">
-  <svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></div>'''
+SVG = """<div class="attn-figure">
+  <svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></div>"""
 CAPTION = "# @title A square has four sides."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,8 @@ SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n 
 
 BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
 
+ORDERED = np.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125], [0.0, 0.5, 0.5]])
+
 
 def rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
     return {d_k: experiments.scaling_rules(d_k, n_draws=50) for d_k in SIZES}
@@ -64,6 +67,19 @@ def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Q, K and V of the running example."""
     example = examples.running()
     return example.X @ example.W_Q, example.X @ example.W_K, example.X @ example.W_V
+
+
+def factors() -> tuple[Any, ...]:
+    """Return the running example's scores as the product of queries and keys."""
+    (query, key, _), tokens = projected(), examples.running().tokens
+    named = ("Q", query, tokens, ["first", "second"]), "·", ("Kᵀ", key.T, None, tokens)
+    return *named, "=", ("R", query @ key.T)
+
+
+def matrix_product() -> figures.MovingDrawing:
+    drawing = figures.matrix_equation(*factors(), digits=2, start=(0, 1))
+    assert isinstance(drawing, figures.MovingDrawing)
+    return drawing
 
 
 def formed() -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +101,6 @@ def head_explorer() -> figures.MovingDrawing:
 
 
 STILL: dict[str, Callable[[], figures.Drawing]] = {
-    "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
@@ -107,7 +122,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
     "matrix_equation": lambda: figures.matrix_equation(
-        ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
+        ("X", [[1.0, -1.0, 0.5]], ["p"], {"pair": 2, "one": 1}), "→", ("Q", [[1.5]])
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
@@ -126,6 +141,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
+    "attention_steps": lambda: figures.attention_steps(
+        *examples.running()[1:], examples.running().tokens
+    ),
     "backward_walk": lambda: figures.backward_walk(),
     "bytes_explorer": lambda: figures.bytes_explorer(
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
@@ -137,12 +155,16 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
     "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
+    "matrix_product": matrix_product,
     "mask_explorer": lambda: figures.mask_explorer(
         3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
     ),
     "memory_levels": lambda: figures.memory_levels(MEMORIES, *TOKENS),
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
     "online_row": lambda: figures.online_row(ARRIVING, ARRIVING_VALUE),
+    "permuted": lambda: figures.permuted(
+        np.eye(3), ORDERED, ORDERED @ [[1.0], [-2.0], [4.0]], "pqr", start=(2, 0, 1)
+    ),
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline_explorer": lambda: figures.roofline_explorer(
         [16, 64, 128],
