@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# One name, one meaning, one colour: CONTRIBUTING.md says which is for what. On a page each is the CSS
-# variable --attn-<name>, so that a dark theme can redefine it; the value here is the fallback, and
-# what a saved file contains.
+# One name, one meaning, one colour: CONTRIBUTING.md says which is for what. On a page each is the
+# CSS variable --attn-<name>, so that a dark theme can redefine it; the value here is the fallback,
+# and what a saved file contains.
 COLOURS = {
     "ink": "#1f2933",
     "muted": "#56616e",
