@@ -38,8 +38,9 @@ def _layer(
         seen = weight >= LEAST
         role = "query" if key == query else "key" if seen else "muted"
         body += [
-            tag("path", d=_arc(query, key, base), fill="none", stroke="weight", data_part=f"a{part}",
-                stroke_width=number(0.75 + 3 * weight), opacity=number(seen)),
+            tag("path", d=_arc(query, key, base), fill="none", stroke="weight",
+                stroke_width=number(0.75 + 3 * weight), opacity=number(seen),
+                data_part=f"a{part}"),
             rect(x + 1, base, STEP - 2, BOX, "weight", fill_opacity=number(0.45 * weight),
                  data_part=f"f{part}"),
             rect(x + 1, base, STEP - 2, BOX, stroke=role,

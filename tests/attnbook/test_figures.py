@@ -189,6 +189,7 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
 TURNED = {"features": ("", ""), "answer": "price"}
 CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
+LOOKS = np.ones((1, 1, 1, 2, 2)) / 2
 MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
 
 
@@ -212,14 +213,18 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.permuted(np.eye(2), np.eye(3), np.eye(3), "pqr"),
         lambda: figures.attention_steps(*[np.eye(4)] * 4, "pqrs"),
         lambda: figures.attention_steps(np.ones((3, 4)), *[np.ones((3, 2))] * 3, "pqr"),
-        lambda: figures.head_weights(np.zeros((2, 3)), "abc"),
+        lambda: figures.head_weights(np.zeros((2, 3)), "abc", ["one", "other"]),
+        lambda: figures.head_weights(np.zeros((2, 3, 3)), "abc", ["one"]),
+        lambda: figures.head_weights(np.zeros((0, 3, 3)), "abc", []),
         lambda: figures.heads_diagram(7, 12, 5, 4, 5),
+        lambda: figures.heads_diagram(9, 12, 3, 4, 5),
         lambda: figures.shared_heads(6, [4]),
-        lambda: figures.which_head({}, [[1.0]], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]]}, [1.0], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]]}, [[1.0]], ["p", "q"]),
-        lambda: figures.which_head({"a": [[1.5]]}, [[1.0]], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]], "b": [[1.0, 0.0]]}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"A": [1.0]}, [("A", "A")], np.ones((2, 2))),
+        lambda: figures.which_head({}, [], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0]}, [], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0]}, [("A", "B")], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.5]}, [("A", "A")], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0], "B": [1.0, 0.0]}, [("A", "B")], np.eye(3)[1:]),
         lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
         lambda: figures.cosine_histograms({}),
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
@@ -262,10 +267,16 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
         lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
         lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1, 2, 2)) / 2),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1))),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
-        lambda: figures.head_explorer(["a" * 17], np.ones((1, 1, 1, 1))),
+        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 1, 1, 3, 3)), looks=("a", "b")),
+        lambda: figures.head_explorer({"": "a"}, np.ones((1, 1, 1, 1, 1)), looks=("a", "a")),
+        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 2, 2)), looks=("a", "b")),
+        lambda: figures.head_explorer({}, np.ones((0, 1, 1, 0, 0)), looks=("a", "b")),
+        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "c")),
+        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "b"), start=(0, 1)),
+        lambda: figures.head_explorer({"": ["a" * 20, "b"]}, LOOKS, looks=("b", "b")),
+        lambda: figures.head_explorer(
+            {"": "ab", "2": "ba"}, np.ones((2, 1, 1, 2, 2)), looks=("a", "b")
+        ),
         lambda: figures.scaling_explorer((4, 16), start=5),
         lambda: figures.scaling_explorer((16, 4), start=4),
         lambda: figures.score_growth({}),

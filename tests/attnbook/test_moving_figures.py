@@ -640,3 +640,103 @@ def test_a_rotary_score_depends_on_the_offset_alone_and_arrows_turn_with_their_p
         filled = [i for i in range(6) if frame[f"bar-{i}"]["fill"] != "none"]
         assert filled == [offset - 1]
     assert next(shown, None) is None
+
+
+def test_the_atlas_draws_each_head_as_lines_and_as_a_small_picture() -> None:
+    drawing, n = moving("head_explorer"), 3
+    weights = drawings.head_weights_of_two()
+    shown, places = frames(drawing), np.ndindex(*weights.shape[:3])
+    pairs = [p for p in np.ndindex(n, n) if weights[..., p[0], p[1]].max() >= 0.1]
+    for (sentence, layer, head), parts, label in zip(places, shown, drawing.labels, strict=True):
+        table = weights[sentence, layer, head]
+        for place, pair in enumerate(pairs):
+            width = int(parts[f"{place:x}"]["stroke-width"])
+            assert width == (round(9 * table[pair]) if table[pair] >= 0.1 else 0)
+        strongest = ("[CLS]", "a", ("because", "so")[sentence])[table[1].argmax()]
+        assert f"a looks at {strongest} {table[1].max():.0%}" in label
+        # One step back, the first token, and "a" → the first, most in the first sentence.
+        first = weights[0]
+        back = np.mean([first[:, :, 1, 0], first[:, :, 2, 1]], axis=0)
+        for name, mean in enumerate((back, first[..., 0].mean(-1), first[:, :, 1, 0])):
+            best = np.unravel_index(mean.argmax(), mean.shape) == (layer, head)
+            assert parts[f"name-{name}"]["stroke-width"] == ("3" if np.all(best) else "1")
+    for (layer, head), group in zip(np.ndindex(2, 2), small_pictures(drawing), strict=True):
+        assert group.attrib["data-pick"] == f"layer:{layer} head:{head}"
+        for path, least in zip(group[1:], (0.15, 0.4), strict=True):
+            cells = np.zeros((n, n), dtype=bool)
+            for run in re.findall(r"M(\d+) (\d+)v(\d+)", path.attrib["d"]):
+                key, begin, count = map(int, run)
+                cells[begin : begin + count, key] = True
+            assert np.array_equal(cells, weights[0, layer, head] >= least)
+
+
+def small_pictures(drawing: figures.MovingDrawing) -> list[ET.Element]:
+    """Return the groups that are clicked to choose something."""
+    groups = ET.fromstring(drawing.svg).iter("{http://www.w3.org/2000/svg}g")
+    return [group for group in groups if "data-pick" in group.attrib]
+
+
+def test_head_weights_show_each_head_and_their_mean() -> None:
+    heads = np.array(drawings.TWO_HEADS, dtype=float)
+    for query, parts in enumerate(frames(moving("head_weights"))):
+        for row, table in enumerate((heads.mean(axis=0), *heads)):
+            for key, weight in enumerate(table[query]):
+                assert parts[f"weight-{row}-{key}"]["text"] == f"{weight:.2f}"
+                assert float(parts[f"arc-{row}-{key}"]["stroke-width"]) == 12 * weight
+        assert float(parts["query-0"]["x"]) == 116 + 112 * query
+
+
+def test_heads_write_addresses_and_their_mean_writes_nobodys() -> None:
+    cases = product(drawings.LETTERS, range(3))
+    shown = zip(cases, frames(moving("which_head")), moving("which_head").table[1:], strict=True)
+    for ((sender, recipient), step), parts, row in shown:
+        heads = np.array(drawings.HEADS)
+        heads = heads if step < 2 else np.tile(heads.mean(axis=0), (2, 1))
+        values = np.array([[0, 0], drawings.PEOPLE[sender], drawings.PEOPLE[recipient]])
+        for slot, found in enumerate(heads @ values):
+            for place, entry in enumerate(found):
+                bar = parts[f"found-{slot}-{place}"]
+                height = float(bar["height"]) / 17
+                up = float(bar["y"]) + float(bar["height"]) <= 206 + 54
+                assert (height if up else -height) == pytest.approx(entry, abs=0.01)
+            told = [number(entry) for entry in row[2 + slot].split(", ")]
+            assert told == pytest.approx(found, abs=0.0051)
+        # Head 1 gives all its weight to the recipient, the others divide theirs.
+        assert parts["whose-0"]["text"] == "from nobody"
+        assert parts["whose-1"]["text"] == f"to {recipient if step < 2 else 'nobody'}"
+        for slot in range(2):
+            assert parts[f"frame-{slot}"]["opacity"] == str(int(step in (slot, 2)))
+
+
+def test_pieces_of_matrices_go_to_their_heads_and_come_together_again() -> None:
+    shown = frames(moving("heads_diagram"))
+
+    def at(step: int, part: str) -> tuple[float, float]:
+        x, y = shown[step][part]["transform"].removeprefix("translate(").rstrip(")").split()
+        return float(x), float(y)
+
+    for letter, size in {"Q": 4, "K": 4, "V": 5}.items():
+        # Side by side before the split, and then one piece in each head, at the same height.
+        for step, gap in ((0, 6 * size), (1, 6 * 13 + 8 + 18)):
+            (x, y), *others = (at(step, f"{letter}{head}") for head in range(3))
+            assert np.allclose(others, [(x + gap, y), (x + 2 * gap, y)], atol=0.02)
+    for step in range(5):
+        parts = shown[step]
+        assert parts["A0"]["opacity"] == parts["O2"]["opacity"] == str(int(step > 1))
+        assert parts["was-Q0"]["opacity"] == str(int(step > 0))
+        assert parts["was-O0"]["opacity"] == parts["joined-shape"]["opacity"] == str(int(step > 2))
+        assert parts["Y"]["opacity"] == str(int(step > 3))
+    x, y = at(3, "O0")
+    assert np.allclose([at(3, "O1"), at(4, "O2")], [(x + 30, y), (x + 60, y)], atol=0.02)
+
+
+def test_looking_back_draws_an_arc_for_each_weight() -> None:
+    for query, parts in enumerate(frames(moving("looking_back"))):
+        for layer, table in enumerate(drawings.BACK.values()):
+            for key, weight in enumerate(table[query]):
+                part = f"{layer}-{key}"
+                assert parts[f"a{part}"]["opacity"] == str(int(weight > 0))
+                assert float(parts[f"a{part}"]["stroke-width"]) == 0.75 + 3 * weight
+                assert parts[f"w{part}"]["text"] == (f"{100 * weight:.0f}" if weight else " ")
+                role = "query" if key == query else "key" if weight else "muted"
+                assert f"--attn-{role}" in parts[f"b{part}"]["stroke"]

@@ -42,8 +42,10 @@ ASKING = ("fish", "loan", "river")  # one of them in each
 BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
 BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
 
-LETTERS = {"Ann to Bo": [[0, 0], [1, -1], [1, 1]], "Bo to Ann": [[0, 0], [1, 1], [1, -1]]}
+PEOPLE = {"Ann": [1.0, -1.0], "Bo": [1.0, 1.0]}
+LETTERS = [("Ann", "Bo"), ("Bo", "Ann")]
 HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
+TWO_HEADS = [[[1, 0], [0.5, 0.5]], np.eye(2)]
 
 LENGTHS = [1000, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
@@ -92,12 +94,18 @@ def cosines() -> dict[int, np.ndarray]:
     return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
 
 
+def head_weights_of_two() -> np.ndarray:
+    """Return the weights of two layers with two heads in two sentences."""
+    mixed = [[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]]
+    one = np.array([[mixed, np.eye(3)], [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]]])
+    return np.stack([one, one[::-1, :, :, ::-1]])
+
+
 def head_explorer() -> figures.MovingDrawing:
-    weights = [
-        [[[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]], np.eye(3)],
-        [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]],
-    ]
-    return figures.head_explorer(["[CLS]", "a", "because"], weights, start=(2, 0, 0))
+    sentences = {"one": ["[CLS]", "a", "because"], "other": ["[CLS]", "a", "so"]}
+    return figures.head_explorer(
+        sentences, head_weights_of_two(), looks=("a", "[CLS]"), start=(1, 0)
+    )
 
 
 STILL: dict[str, Callable[[], figures.Drawing]] = {
@@ -110,8 +118,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
-    "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
-    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
@@ -154,6 +160,8 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
+    "head_weights": lambda: figures.head_weights(TWO_HEADS, ["p", "q"], ["first", "itself"]),
+    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
     "matrix_product": matrix_product,
     "mask_explorer": lambda: figures.mask_explorer(
@@ -185,7 +193,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "turned_query": lambda: figures.turned_query(
         DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
     ),
-    "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
+    "which_head": lambda: figures.which_head(PEOPLE, LETTERS, HEADS),
     "word_in_context": lambda: figures.word_in_context("bank", BANKS, ASKING),
 }
 
