@@ -218,7 +218,7 @@ def which_head(
         draw,
         (
             Control("letter", "letter", tuple(map(" to ".join, pairs)), kind="choice"),
-            Control("head", "weights of", ways, pace=2),
+            Control("head", "head", ("0", "1", "mean"), pace=2),
         ),
         448,
         ENVELOPE + 138,
@@ -362,7 +362,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
 
     return moving(
         draw,
-        (Control("step", "step", steps, len(steps) - 1, pace=1.6),),
+        (Control("step", "step", ("project", "split", "attend", "join", "W_O"), 4, pace=1.6),),
         width,
         TOPS[5] + tall + 6,
         columns=("step", "what happens"),
