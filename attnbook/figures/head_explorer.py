@@ -13,7 +13,8 @@ from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 # A small picture and its room; where the pictures begin; a letter's width; the length of a line.
 PICTURE, ROOM, LEFT, TOP, LETTER, LINES = 24.0, 26.0, 38.0, 56.0, 7.6, 108.0
-LEVELS = ((0.15, "0.4"), (0.4, "1"))  # from such a weight on, a picture has a cell, and how strong
+LEVELS = ((0.2, "0.4"), (0.4, "1"))  # from such a weight on, a picture has a cell, and how strong
+PLAIN = {"fill": None, "text_anchor": None, "font_size": None}  # what a group of texts says once
 LEAST = 0.1  # a smaller weight has no line: with them the frames would be too many bytes
 
 
@@ -148,11 +149,13 @@ def head_explorer(
             rect(column - 3, middles[it] - 10, query_at - column + 3, 20, rx=3, stroke="query",
                  stroke_width=2),
         ]  # fmt: skip
-        for place, (token, y) in enumerate(zip(tokens, middles, strict=True)):
-            body += [
-                text(query_at - 5, y + 4.5, token, text_anchor="end", data_part=f"q{place}"),
-                text(key_at + 5, y + 4.5, token, text_anchor="start", data_part=f"k{place}"),
-            ]
+        for x, anchor, side in ((query_at - 5, "end", "q"), (key_at + 5, "start", "k")):
+            column_of = ""
+            for place, (token, y) in enumerate(zip(tokens, middles, strict=True)):
+                differs = len({tokens[place] for tokens in both}) > 1
+                part = f"{side}{place}" if differs else None
+                column_of += text(x, y + 4.5, token, data_part=part, **PLAIN)
+            body.append(tag("g", column_of, fill="ink", text_anchor=anchor, font_size=13))
         for place, (name, (one, other)) in enumerate(named.items()):
             x, y = 8 + place * step, TOP + tall + 30
             thick = "3" if (one, other) == (layer, head) else "1"

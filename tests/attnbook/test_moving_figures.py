@@ -662,7 +662,7 @@ def test_the_atlas_draws_each_head_as_lines_and_as_a_small_picture() -> None:
             assert parts[f"name-{name}"]["stroke-width"] == ("3" if np.all(best) else "1")
     for (layer, head), group in zip(np.ndindex(2, 2), small_pictures(drawing), strict=True):
         assert group.attrib["data-pick"] == f"layer:{layer} head:{head}"
-        for path, least in zip(group[1:], (0.15, 0.4), strict=True):
+        for path, least in zip(group[1:], (0.2, 0.4), strict=True):
             cells = np.zeros((n, n), dtype=bool)
             for run in re.findall(r"M(\d+) (\d+)v(\d+)", path.attrib["d"]):
                 key, begin, count = map(int, run)
