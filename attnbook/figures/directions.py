@@ -45,9 +45,9 @@ def turned_query(
 ) -> MovingDrawing:
     """Return a moving figure: a query turns among named keys, and its soft lookup follows.
 
-    The query is as long as the longest key. Beside the plane stand the score and the weight of each
-    key; below, `answer` names the weighted sum of the values on a line from the smallest value to
-    the largest. `features` are the names of the two entries.
+    The query is as long as the longest key, and can be dragged. Beside the plane stand the score
+    and the weight of each key; below, `answer` names the weighted sum of the values on a line from
+    the smallest value to the largest. `features` are the names of the two entries.
 
     Shapes:
         key (n, 2), value (n,), one label for each of the n keys.
@@ -67,6 +67,7 @@ def turned_query(
         raise ValueError(f"values must differ, or their mean cannot move; got {values[0]:g} only")
     angles = _circle(step)
     length = float(np.max(np.hypot(*keys.T)))
+    wedges = _ring(CENTRE, 0, ROOM + 26, "angle", step)
 
     def draw(place: int) -> Frame:
         degrees = angles[place]
@@ -76,12 +77,8 @@ def turned_query(
         each = ", ".join(f"{k} {w:.2f}" for k, w in zip(labels, weights, strict=True))
         told = f"Query at {degrees}°: {answer} {weights @ values:.2f}; weights {each}."
         numbers = [*(decimal(s) for s in scores), *(f"{w:.2f}" for w in weights)]
-        return Frame(
-            _lookup(query, degrees, keys, values, labels, features, answer)
-            + _wedges("angle", step),
-            told,
-            [(f"{degrees}°", *numbers, f"{weights @ values:.2f}")],
-        )
+        elements = _lookup(query, degrees, keys, values, labels, features, answer) + wedges
+        return Frame(elements, told, [(f"{degrees}°", *numbers, f"{weights @ values:.2f}")])
 
     header = ("query at", *(f"q·k, {k}" for k in labels), *(f"weight, {k}" for k in labels), answer)
     options = tuple(f"{a}°" for a in angles)
@@ -91,13 +88,8 @@ def turned_query(
     )
 
 
-def _wedges(control: str, step: int) -> str:
-    """Return unseen wedges around the first plane's centre, over which the query can be dragged."""
-    return _ring(CENTRE, 0, ROOM + 26, control, step)
-
-
 def _ring(centre: Point, inner: float, outer: float, control: str, step: int) -> str:
-    """Return unseen pieces of a ring, one an angle, that set a control to the place of its angle."""
+    """Return unseen pieces of a ring, over which a control is dragged to the angle of each."""
     parts = []
     for place, angle in enumerate(_circle(step)):
         sides = [_around(angle + side * step / 2, 1.0) for side in (-1, 1)]
@@ -212,7 +204,8 @@ MIDDLE, SPAN, WORDS, BASE = (100.0, 132.0), 84.0, 206.0, 274.0
 def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) -> MovingDrawing:
     """Return a moving figure: a query and a key of fixed lengths turn, and q·k follows.
 
-    Two sliders turn the two vectors. The figure writes the dot product out twice, entry by entry
+    Two sliders turn the two vectors, and so does dragging: the longer one outside, the shorter one
+    inside. The figure writes the dot product out twice, entry by entry
     and by lengths and angle. It also draws the shadow of the key on the direction of the query: q·k
     is the length of this shadow, with its sign, times the length of the query.
 

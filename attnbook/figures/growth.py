@@ -57,8 +57,8 @@ def bytes_explorer(
 
     Both axes are logarithmic, so that growth like a power is a straight line. The slider takes a
     marker along each curve through the given lengths, and begins at `start`; below stand the bytes
-    there. `limits` maps words to the bytes of a memory, drawn as a level line: beside the bytes stands
-    the smallest memory that they fit.
+    there. `limits` maps words to the bytes of a memory, drawn as a level line: beside the bytes
+    stands the smallest memory that they fit.
 
     Raises:
         ValueError: for fewer than two lengths or lengths that do not rise, no curve or more than

@@ -110,15 +110,15 @@ def mask_explorer(
     """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
     One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
-    of a window to the left, or the length of a sequence without its padding. Where the mask has a size,
-    a click on a key sets it: the window of the last query begins there, the sequence ends there or
-    begins there. Every mask comes from
-    `attnlib.masks`; `start` is the first frame's (kind, S, size).
+    of a window to the left, or the length of a sequence without its padding. Where the mask has a
+    size, a click on a key sets it: the window of the last query begins there, the sequence ends
+    there or begins there. Every mask comes from `attnlib.masks`; `start` is the first frame's
+    (kind, S, size).
 
     Raises:
         ValueError: when `start` is not among the options, or a length is more than the keys.
     """
-    options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
+    kinds, lengths, reaches = options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
     if any(choice not in choices for choice, choices in zip(start, options, strict=True)):
         raise ValueError(f"start must be one of {options}; got {start}")
     header = (
@@ -127,16 +127,15 @@ def mask_explorer(
     )  # fmt: skip
 
     def draw(*places: int) -> Frame:
-        kind, keys, size = (choices[at] for choices, at in zip(options, places, strict=True))
+        kind, keys, size = kinds[places[0]], lengths[places[1]], reaches[places[2]]
         mask = KINDS[kind][1](n_queries, keys, size)
         words, told, row = _words(kind, size, mask)
         # What a click on a key sets, where the mask has a size: the keys before it or from it on.
-        means = {"window": lambda j: n_queries - 1 - j, "causal, left padding": lambda j: keys - j}
-        sized = "{}" in KINDS[kind][0]
-        clicks = [
-            means.get(kind, lambda j: j + 1)(j) if sized else size for j in range(max(n_keys))
-        ]
-        picks = [options[2].index(one if one in sizes else size) for one in clicks]
+        first, way = {"window": (n_queries - 1, -1), "causal, left padding": (keys, -1)}.get(
+            kind, (1, 1)
+        )
+        clicks = (first + way * j if "{}" in KINDS[kind][0] else size for j in range(max(n_keys)))
+        picks = [reaches.index(one if one in sizes else size) for one in clicks]
         return Frame(_elements(mask, picks, *words), told, [row])
 
     return moving(
