@@ -146,7 +146,7 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     """Write each name beside the end of its line, in its colour, none on another."""
     tall, row = 215.0, 15.0  # points: about the height of the axes, and of a line of letters
     looks = dict(zip(ends, SERIES, strict=False))
-    shown = {name: wrap(name, 14) for name in ends}
+    shown = {name: wrap(name, 14, break_long_words=False) for name in ends}
     to_share = axes.transScale + axes.transLimits
     places = {name: round(tall * to_share.transform(end)[1], 1) for name, end in ends.items()}
     below, order = -row, sorted(ends, key=lambda name: places[name])
@@ -178,7 +178,8 @@ def _crossing(
     gap = one - other
     turns = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
     if not len(turns):
-        raise ValueError(f"{pair[0]!r} and {pair[1]!r} must cross between {x[0]} and {x[-1]}")
+        side = "above" if gap[0] > 0 else "below"
+        raise ValueError(f"{pair[0]!r} and {pair[1]!r} must cross; got the first always {side}")
     n = int(turns[0])
     share = gap[n] / (gap[n] - gap[n + 1])
     here = float(back(at[n] + share * (at[n + 1] - at[n])))

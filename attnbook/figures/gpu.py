@@ -45,7 +45,14 @@ def roofline(
         axes.axvline(balance, color=COLOURS["grid"])
         for (name, intensity), look in zip(points.items(), LOOKS, strict=False):
             rate = min(peak, intensity * bandwidth) / 1e12
-            axes.plot([intensity], [rate], label=name, markersize=9, **look | {"linestyle": ""})
+            axes.plot([intensity], [rate], markersize=9, **look | {"linestyle": ""})
+            # Below the roof, where no line is: beside a slope, under the middle of what is flat.
+            slope = intensity < balance
+            axes.annotate(
+                name, (intensity, rate), (10, -4) if slope else (0, -11), va="top",
+                textcoords="offset points", ha="left" if slope else "center", color=look["color"],
+                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.5},
+            )  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(ends, [str(end) for end in ends])
@@ -53,7 +60,12 @@ def roofline(
         axes.set_xlabel("operations per byte")
         axes.set_ylabel("10¹² operations a second")
         axes.grid(axis="y")
-        axes.legend(loc="lower right")
+        axes.set_ylim(bottom=heights.min() / 2)
+        for words, way, side in (("← memory limits", -6, "right"), ("products limit →", 6, "left")):
+            axes.annotate(
+                words, (balance, 0), (way, 6), xycoords=("data", "axes fraction"), ha=side,
+                textcoords="offset points", color=COLOURS["muted"],
+            )  # fmt: skip
         places = "; ".join(
             f"{name} at {intensity:.0f}, roof {min(peak, intensity * bandwidth) / 1e12:.0f}"
             for name, intensity in points.items()

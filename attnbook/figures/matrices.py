@@ -26,21 +26,25 @@ def heatmap(
     column_title: str = "key j answers",
     limit: float | None = None,
     digits: int = 2,
+    forbidden: ArrayLike | None = None,
 ) -> Drawing:
     """Return a drawing of one matrix, each entry printed and coloured by its size.
 
-    Numbers above and below zero have the colours of the signs, what is not finite is grey, and the
-    deepest colour stands for `limit`: the largest absolute entry unless given (1 for weights). The
-    sign is printed too, so colour carries nothing alone. The alt text reads the matrix row by row.
+    Numbers above and below zero have the colours of the signs, weights are violet, what is not
+    finite is grey, and the deepest colour stands for `limit`: the largest absolute entry unless
+    given (1 for weights). The sign is printed too, so colour carries nothing alone. A `forbidden`
+    entry has a cross in place of its number. The alt text reads the matrix row by row.
 
     Shapes:
-        values (L, S), rows L labels, columns S labels.
+        values (L, S), rows L labels, columns S labels, forbidden (L, S) or None.
 
     Raises:
         ValueError: for anything but a non-empty matrix, or a wrong number of labels.
     """
     titles = (row_title, column_title)
-    elements = heatmap_elements(values, name, rows, columns, titles, limit, digits)
+    elements = heatmap_elements(
+        values, name, rows, columns, titles, limit, digits, forbidden=forbidden
+    )
     return Drawing.from_elements(*elements)
 
 

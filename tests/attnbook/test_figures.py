@@ -179,6 +179,28 @@ def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None
     assert any(re.fullmatch(r"0\.205\d+", words) for words in texts(drawing))
 
 
+def test_lines_tell_where_they_cross() -> None:
+    x, titles = [1, 4, 16], {"x_title": "x", "y_title": "y", "alt": "two lines that cross once"}
+    straight = {"level": [5, 5, 5], "line": [2, 5, 17]}  # 1 + x
+    drawing = figures.lines(x, straight, **titles, crossings=[("line", "level")])
+    assert drawing.alt.endswith("; line and level cross at 4.") and "4" in texts(drawing)
+    powers = {"square": [1, 16, 256], "straight": [9, 36, 144]}
+    drawing = figures.lines(x, powers, **titles, powers=True, crossings=[("square", "straight")])
+    assert "square and straight cross at 9." in drawing.alt
+
+
+def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
+    drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
+    assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
+
+
+def test_bars_apart_have_a_scale_each() -> None:
+    series = {"score": [1, 2], "weight": [10, 40]}
+    drawing = figures.bars(["a", "b"], series, y_title="", alt="two by two bars", apart=True)
+    wide = [float(w) for w in re.findall(r'<rect [^>]*? width="([^"]+)"', drawing.svg)]
+    assert wide[1] == pytest.approx(2 * wide[0], abs=0.2) and wide[3] == wide[1]
+
+
 def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     whole = figures.bars(["a", "b"], {"n": [8, -23]}, y_title="bits", alt="two bars of whole bits")
     assert {"8", "−23"} <= set(texts(whole))
@@ -203,6 +225,7 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.heatmap([1.0], name="w"),
         lambda: figures.heatmap(np.zeros((0, 2)), name="w"),
         lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]),
+        lambda: figures.heatmap([[1.0]], name="w", forbidden=[True, False]),
         lambda: figures.matrix_equation("="),
         lambda: figures.matrix_equation(("X", [[1.0]], ["a", "b"], None), "=", ("Y", [[1.0]])),
         lambda: figures.matrix_equation(("X", [[1.0]], None, {"a": 2}), "=", ("Y", [[1.0]])),
@@ -285,6 +308,14 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.temperature_explorer([1.0, 2.0], ["a", "b"], powers=(1, 2)),
         lambda: figures.lines([1], {}, x_title="", y_title="", alt=WORDS),
         lambda: figures.lines([1, 2], {"a": [1]}, x_title="", y_title="", alt=WORDS),
+        lambda: figures.lines(
+            [1, 2],
+            {"a": [1, 2], "b": [2, 3]},
+            x_title="",
+            y_title="",
+            alt=WORDS,
+            crossings=[("a", "b")],
+        ),
         lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt=WORDS),
         lambda: figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 3)), "ab"),
         lambda: figures.attention_stepper(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 1)), "ab"),
