@@ -66,14 +66,14 @@ def canvas(height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes
         yield figure, list(figure.subplots(1, n_panels, squeeze=False)[0])
 
 
-def powers_axis(axes: Axes, values: Sequence[int], n_panels: int = 1) -> None:
+def powers_axis(axes: Axes, values: Sequence[int], n_panels: float = 1) -> None:
     """Make the horizontal axis logarithmic, with a tick at each value and none between."""
     axes.set_xscale("log", base=2)
     ticks(axes, values, np.log2(values), n_panels)
     axes.minorticks_off()
 
 
-def ticks(axes: Axes, values: Sequence[int], places: ArrayLike, n_panels: int = 1) -> None:
+def ticks(axes: Axes, values: Sequence[int], places: ArrayLike, n_panels: float = 1) -> None:
     """Put a tick at each value, and numbers as close as they can stand without touching."""
     shown, at = [str(value) for value in values], np.asarray(places, dtype=np.float64)
     pixels = (at - at[0]) / (np.ptp(at) or 1.0) * (340 / n_panels - 10)
@@ -127,11 +127,12 @@ def lines(
             words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
             joined = {"linestyle": ""} if name in points else {}
             axes.plot(x, heights, label=name, markersize=6, **look | joined)
+        panels = 1.4 if len(series) > 1 else 1  # names take some of the room
         if powers:
-            powers_axis(axes, x)
+            powers_axis(axes, x, panels)
             axes.set_yscale("log")
         else:
-            ticks(axes, x, x)
+            ticks(axes, x, x, panels)
         axes.set_xlabel(x_title)
         axes.set_ylabel(y_title)
         axes.grid(axis="y")
@@ -178,8 +179,8 @@ def _crossing(
     gap = one - other
     turns = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
     if not len(turns):
-        side = "above" if gap[0] > 0 else "below"
-        raise ValueError(f"{pair[0]!r} and {pair[1]!r} must cross; got the first always {side}")
+        where = "above" if gap[0] > 0 else "below"
+        raise ValueError(f"{pair[0]!r} and {pair[1]!r} must cross; got the first always {where}")
     n = int(turns[0])
     share = gap[n] / (gap[n] - gap[n + 1])
     here = float(back(at[n] + share * (at[n + 1] - at[n])))
@@ -196,7 +197,7 @@ def _crossing(
     ]
     dots = np.concatenate(curves) * (280.0, 215.0)
     middle = to_share.transform((here, height)) * (280.0, 215.0)
-    sides = [(a, b) for b in (13.0, -13.0) for a in (-28.0, 28.0)]
+    sides = [(a, b) for b in (13.0, -13.0) for a in (-28.0, 28.0) if middle[0] + a < 250]
     room = [round(float(np.hypot(*(dots - middle - side).T / [[2], [1]]).min())) for side in sides]
     side = sides[int(np.argmax(room))]
     axes.annotate(
@@ -244,10 +245,10 @@ def bars(
     whole = all(np.equal(np.mod(values, 1), 0).all() for values in table.values())
     shown = {name: [decimal(v, 0 if whole else 2) for v in row] for name, row in table.items()}
     room = 8.0 * max(len(number) for row in shown.values() for number in row) + 8
-    left, top = 14 + 7.6 * max(map(len, labels)), 34.0 if apart or len(series) == 1 else 58.0
+    left, top = 14 + 7.6 * max(map(len, labels)), 34.0 if len(series) == 1 else 58.0
     columns, lanes = (len(series), 1) if apart else (1, len(series))
     column, step = (WIDEST - left) / columns, BAR * lanes + (12 if lanes > 1 else 9)
-    body = [axis_title(left if columns == 1 else 4, 18, y_title, text_anchor="start")]
+    body = [axis_title(left, 18, y_title, text_anchor="start")]
     mark = left
     for index, (name, values) in enumerate(table.items()):
         colour_name = name if name in COLOURS else ("minus", "plus", "muted")[index % 3]
@@ -258,7 +259,7 @@ def bars(
         unit = (column - room * (1 + (low < 0)) - 12) / ((high - low) or 1.0)
         zero = start + room * (low < 0) - low * unit
         if apart:
-            body.append(text(zero, 18, name, text_anchor="start", font_weight="600",
+            body.append(text(zero, 41, name, text_anchor="start", font_weight="600",
                              fill=colour_name))  # fmt: skip
         elif len(table) > 1:
             body.append(rect(mark, 30, 16, 12, colour_name, **look))
