@@ -104,12 +104,12 @@ def compared(
 
 # The moving figure: what the slider calls each link, what it holds against what, the digits.
 LINKS = (
-    ("as printed", "raw scores, as printed", 2),
-    ("raw scores", "raw scores, against the products of X", 2),
+    ("print", "raw scores, as printed", 2),
+    ("raw", "raw scores, against the products of X", 2),
     ("scaled", "scaled scores, against the printed raw scores", 2),
-    ("scaled, X", "scaled scores, against X", 2),
-    ("weights", "weights of token 1, against the printed scores", 3),
-    ("weights, X", "weights of token 1, against X", 3),
+    ("scaled X", "scaled scores, against X", 2),
+    ("weight", "weights of token 1, against the printed scores", 3),
+    ("weight X", "weights of token 1, against X", 3),
 )
 LEFT, TOP, WIDE = 56.0, 84.0, 72.0
 

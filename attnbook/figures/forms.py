@@ -157,8 +157,10 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
     return moving(
         draw,
         [
-            Control("form", "form", tuple(FORMS), kind="choice"),
-            Control("setting", "setting", tuple(str(s + 1) for s in range(SETTINGS)), pace=1),
+            Control("form", "form", tuple(FORMS), start=5, kind="choice"),
+            Control(
+                "setting", "setting", tuple(str(s + 1) for s in range(SETTINGS)), start=3, pace=1
+            ),
         ],
         LEFT + n * CELL + GAP + CELL + 12,
         TOP + n * CELL + TALL + 44,

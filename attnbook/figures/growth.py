@@ -100,7 +100,7 @@ def bytes_explorer(
     for name, limit in limits.items():
         y = up([limit])[0]
         still.append(line(LEFT, y, RIGHT, y, "muted", "2 3"))
-        still.append(text(LEFT + 4, y - 5, name, text_anchor="start", fill="muted", **HALO))
+        still.append(text(LEFT + 4, y + 14, name, text_anchor="start", fill="muted", **HALO))
     for place, length in list(zip(across, lengths, strict=True))[:: max(1, len(lengths) // 4)]:
         still.append(line(place, FOOT, place, FOOT + 4, "muted"))
         still.append(text(min(place, RIGHT - 24), FOOT + 18, f"{length:,}"))

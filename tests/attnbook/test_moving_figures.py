@@ -282,6 +282,38 @@ def test_forms_explorer_shows_the_weights_of_every_form() -> None:
             assert abs(float(shown.replace("·", "0")) - weights[i, j]) < 0.51
 
 
+def test_a_click_on_a_key_of_the_mask_sets_its_size() -> None:
+    drawing = moving("mask_explorer")
+    kinds, sizes = drawing.controls[0].options, (0, 2)
+    for (kind, n_keys, n), parts in zip(
+        product(kinds, (2, 4), sizes), frames(drawing), strict=True
+    ):
+        for j in range(4):
+            wanted = {"window": 2 - j, "causal, left padding": n_keys - j}.get(kind, j + 1)
+            counts = wanted in sizes and not kind.endswith(("top-left", "bottom-right"))
+            size = wanted if counts else n  # what cannot be set stays
+            assert parts[f"hit-{j}"]["data-drag"] == f"size:{sizes.index(size)}"
+
+
+def test_bytes_explorer_tells_which_memory_is_large_enough() -> None:
+    drawing = figures.bytes_explorer(
+        [10, 20], {"a": [50, 1000], "b": [100, 101]}, limits={"large": 1000, "small": 100}, start=10
+    )
+    told = [[parts[f"fits-{i}"]["text"] for i in (0, 1)] for parts in frames(drawing)]
+    assert told == [["fits small", "fits small"], ["fits large", "fits large"]]
+    assert [parts["cross-0"]["opacity"] for parts in frames(drawing)] == ["0", "0"]
+    first = frames(moving("bytes_explorer"))[-1]
+    assert first["fits-0"]["text"] == "too large" and first["cross-0"]["opacity"] == "1"
+
+
+def test_number_bits_shows_what_is_out_of_range() -> None:
+    for value, parts in zip(drawings.BITS.values(), frames(moving("number_bits")), strict=True):
+        for name, most in (("float32", 3.4028235e38), ("float16", 65504.0)):
+            inside = parts[f"{name}-here"]["fill"].startswith("var(--attn-ink")
+            least = 2.0 ** (-149 if name == "float32" else -24)
+            assert inside == (value == 0 or least <= abs(value) <= most)
+
+
 def test_number_bits_are_those_of_torch() -> None:
     torch = pytest.importorskip("torch")
     drawing = moving("number_bits")
