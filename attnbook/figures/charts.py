@@ -147,7 +147,12 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     """Write each name beside the end of its line, in its colour, none on another."""
     tall, row = 215.0, 15.0  # points: about the height of the axes, and of a line of letters
     looks = dict(zip(ends, SERIES, strict=False))
-    shown = {name: wrap(name, 14, break_long_words=False) for name in ends}
+    # A sum stays in one line.
+    shown = {
+        name: wrap(name.replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), 14,
+                   break_long_words=False)
+        for name in ends
+    }  # fmt: skip
     to_share = axes.transScale + axes.transLimits
     places = {name: round(tall * to_share.transform(end)[1], 1) for name, end in ends.items()}
     below, order = -row, sorted(ends, key=lambda name: places[name])
@@ -245,13 +250,14 @@ def bars(
     whole = all(np.equal(np.mod(values, 1), 0).all() for values in table.values())
     shown = {name: [decimal(v, 0 if whole else 2) for v in row] for name, row in table.items()}
     room = 8.0 * max(len(number) for row in shown.values() for number in row) + 8
-    left, top = 14 + 7.6 * max(map(len, labels)), 34.0 if len(series) == 1 else 58.0
+    left, top = 18 + 8.4 * max(map(len, labels)), 34.0 if len(series) == 1 else 58.0
     columns, lanes = (len(series), 1) if apart else (1, len(series))
     column, step = (WIDEST - left) / columns, BAR * lanes + (12 if lanes > 1 else 9)
     body = [axis_title(left, 18, y_title, text_anchor="start")]
+    plain = ("muted",) * 3 if apart else ("minus", "plus", "muted") if len(table) > 1 else ("plus",)
     mark = left
     for index, (name, values) in enumerate(table.items()):
-        colour_name = name if name in COLOURS else ("minus", "plus", "muted")[index % 3]
+        colour_name = name if name in COLOURS else plain[index]
         look = {"stroke": colour_name, "stroke_width": 1.5, **FILLS[0 if apart else index]}
         start = left + index * column if apart else left
         everything = values if apart else np.concatenate(list(table.values()))
