@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from attnbook.figures.drawing import Drawing, arrow, axis_title, line, rect, tag, text
+from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 CELL, LEFT, TOP = 28.0, 46.0, 128.0
@@ -67,13 +67,21 @@ def _mark(kind: str, x: float, y: float) -> str:
     return rect(x, y, CELL, CELL, "ink", fill_opacity="0.12") + tick
 
 
-def _square(name: str, x: float, y: float, shown: str) -> str:
-    """Return a square of which one mark at most can be seen."""
-    marks = [
+def _square(name: str, x: float, y: float, shown: str, kinds: Sequence[str]) -> str:
+    """Return the marks that a square can have, of which one at most can be seen."""
+    marks = (
         tag("g", _mark(kind, x, y), data_part=f"{kind}-{name}", opacity=kind == shown)
-        for kind in MARKS
-    ]
-    return "".join([rect(x, y, CELL, CELL, stroke="muted"), *marks])
+        for kind in kinds
+    )
+    return "".join(marks)
+
+
+def _rulings(top: float, rows: int, columns: int) -> str:
+    """Return the lines between the squares, in one path."""
+    wide, tall = number(columns * CELL), number(rows * CELL)
+    across = "".join(f"M{LEFT:g} {number(top + i * CELL)}h{wide}" for i in range(rows + 1))
+    down = "".join(f"M{number(LEFT + j * CELL)} {top:g}v{tall}" for j in range(columns + 1))
+    return tag("path", d=across + down, stroke="muted", fill="none")
 
 
 def _score_mark(i: int, j: int, step: Step | None, seen: int) -> str:
@@ -118,11 +126,13 @@ def _elements(
             for half, shade in enumerate(("key", "value"))
         )
         body.append(tag("g", halves, data_part=f"token-{j}", opacity=bool(mark)))
-        body.append(_square(f"key-{j}", x, SLOTS, mark))
+        body.append(_square(f"key-{j}", x, SLOTS, mark, ("now", "before")))
         body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **end))
         for i in range(n_tokens):
             shown = _score_mark(i, j, step, seen)
-            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown))
+            kinds = ("now", "before") if j <= i else ("masked",)
+            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown, kinds))
+    body += [_rulings(SLOTS, 1, n_tokens), _rulings(TOP, n_tokens, n_tokens)]
     scores, made, scores_so_far, made_so_far = map(str, counts)
     column, edge = right + 24, right + 174
     rows = [
