@@ -69,14 +69,18 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
     body: list[str] = []
     for j in range(most_keys):
         x = LEFT + j * CELL
-        column = [text(x + CELL / 2, TOP - 10, str(j))]
+        rules = "".join(f"M{x:g} {TOP + i * CELL:g}h{CELL:g}" for i in range(n_queries + 1))
+        sides = f"M{x:g} {TOP:g}v{n_queries * CELL:g}m{CELL:g} 0v-{n_queries * CELL:g}"
+        column = [
+            text(x + CELL / 2, TOP - 10, str(j)),
+            tag("path", d=rules + sides, stroke="muted", fill="none"),
+        ]
         for i in range(n_queries):
             y = TOP + i * CELL
             # What is there only where the pair takes part: a colour and a tick.
             tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                        stroke="ink")  # fmt: skip
             inner = rect(x, y, CELL, CELL, "weight", fill_opacity="0.3") + tick
-            column.append(rect(x, y, CELL, CELL, stroke="muted"))
             column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
         body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
     start: dict[str, Any] = {"text_anchor": "start"}
