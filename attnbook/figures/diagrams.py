@@ -1,4 +1,4 @@
-"""Diagrams of boxes joined by arrows, and the diagram of the whole: attention with its shapes."""
+"""Diagrams of boxes joined by lines, and the diagram of the whole: attention with its shapes."""
 
 from __future__ import annotations
 
@@ -28,24 +28,20 @@ class Box(NamedTuple):
 
 
 class Join(NamedTuple):
-    """What leads from the foot of one box to the top of another: an arrow, or a line."""
+    """A line from the foot of one box to the top of another."""
 
     source: str
     target: str
     name: str = "muted"
     dash: str | None = None
-    tip: bool = False
 
 
-def boxes_and_arrows(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
+def boxes_and_lines(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
     """Return the elements of these boxes, by name, and of what joins them."""
     body: list[str] = []
     for join in joins:
         (x1, top, _, height, *_), (x2, y2, *_) = boxes[join.source], boxes[join.target]
-        if join.tip:
-            body.append(arrow(x1, top + height, x2, y2 - 2, join.name))
-        else:
-            body.append(line(x1, top + height, x2, y2, join.name, join.dash))
+        body.append(line(x1, top + height, x2, y2, join.name, join.dash))
     for x, top, width, height, words, stroke in boxes.values():
         if stroke:
             body.append(rect(x - width / 2, top, width, height, "paper", rx=6, stroke=stroke))

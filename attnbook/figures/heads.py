@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.diagrams import Box, Join, boxes_and_arrows
+from attnbook.figures.diagrams import Box, Join, boxes_and_lines
 from attnbook.figures.drawing import (
     WIDEST,
     Array,
@@ -398,7 +398,7 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
             for i, x in enumerate(_spread(middle, group * step, n_shared))
         }
         joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]
-        body += boxes_and_arrows(boxes, joins)
+        body += boxes_and_lines(boxes, joins)
         groups = [range(index * group, (index + 1) * group) for index in range(n_shared)]
         uses = [
             f"{', '.join(map(str, heads))} use{'s' if group == 1 else ''} {index}"

@@ -183,27 +183,6 @@ class MovingDrawing(Drawing):
             if length != n_frames:
                 raise ValueError(f"{name} must have {n_frames} values, one a frame; got {length}")
 
-    @classmethod
-    def from_frames(
-        cls,
-        frames: Sequence[str],
-        width: float,
-        height: float,
-        *,
-        controls: tuple[Control, ...],
-        labels: Sequence[str],
-        table: Sequence[Sequence[str]],
-        about: str = "the figure",
-    ) -> MovingDrawing:
-        """To be replaced by `moving`."""
-        given = iter(zip(frames, labels, strict=True))
-        made = moving(
-            lambda *places: Frame(*next(given)), controls, width, height,
-            columns=table[0], about=about,
-        )  # fmt: skip
-        rows = tuple(tuple(row) for row in table)
-        return cls(made.svg, made.alt, controls, made.parts, made.labels, rows, about)
-
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)
         said = '<p class="attn-said" role="status"></p>'
