@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import (
-    CHART_SCALE,
     COLOURS,
     WIDEST,
     Array,
@@ -287,9 +286,7 @@ def bars(
         for name, row in shown.items()
     ]
     height = top + step * len(labels)
-    return Drawing.from_elements(
-        "".join(body), WIDEST, height, _told(alt, words), scale=CHART_SCALE
-    )
+    return Drawing.from_elements("".join(body), WIDEST, height, _told(alt, words))
 
 
 def _told(alt: str, words: Sequence[str]) -> str:

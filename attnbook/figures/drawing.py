@@ -38,7 +38,8 @@ COLOURS = {
 # Letters are 13 px high. On a phone of 360 px the column has 328: a drawing that is no wider than
 # this shrinks to three quarters there, and its letters to 9.5 px.
 WIDEST = 448.0
-CHART_SCALE = 1.25  # where there is room, a chart's letters are almost those of the page
+# Where there is room, a drawing is shown so many times as large, but never wider than this.
+SCALE, WIDEST_SHOWN = 1.4, 720.0
 
 FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -131,13 +132,12 @@ class Drawing:
             raise ValueError(f"alt text must have at least five words; got {self.alt!r}")
 
     @classmethod
-    def from_elements(
-        cls, body: str, width: float, height: float, alt: str, *, scale: float = 1.0
-    ) -> Drawing:
+    def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:
         """Return the drawing of finished SVG elements in a box of width × height.
 
-        It is shown `scale` times as large where there is room, and shrinks to a narrower column.
+        It is shown larger where there is room, and shrinks to a narrower column.
         """
+        scale = min(SCALE, WIDEST_SHOWN / width)
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} '
             f'{number(height)}" width="{number(scale * width)}" height="{number(scale * height)}" '
@@ -170,7 +170,7 @@ class Drawing:
         # The page's own font stands in for the one that Matplotlib measured with.
         body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
         width, height = figure.get_size_inches() * 72
-        return cls.from_elements(body.strip(), width, height, alt, scale=CHART_SCALE)
+        return cls.from_elements(body.strip(), width, height, alt)
 
     def plain_svg(self) -> str:
         """Return the SVG with fixed colours, for programs that know no CSS variables."""

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from attnbook.figures.drawing import WIDEST, Drawing, line, text
 from attnbook.figures.grid import cells, heatmap_elements
 from attnbook.figures.labels import decimal
-from attnbook.figures.moving import SCALE, WIDEST_SHOWN
 from attnbook.figures.products import HIGH, LETTER, Matrix, Names, named, product, title
 
 Part = str | tuple[str, ArrayLike] | tuple[str, ArrayLike, Names, Names]
@@ -101,8 +100,7 @@ def matrix_equation(*parts: Part, digits: int = 1, start: tuple[int, int] = (0, 
             x += room
         top, wide = top + tallest + 10, max(wide, x + 12)
     words = [part if isinstance(part, str) else part.words(digits) for part in tables]
-    scale = min(SCALE, WIDEST_SHOWN / wide)
-    return Drawing.from_elements(body, wide, top, " ".join(words), scale=scale)
+    return Drawing.from_elements(body, wide, top, " ".join(words))
 
 
 def _names(matrix: Matrix, left: float, top: float, cell: float, *, of_rows: bool) -> str:

@@ -23,8 +23,6 @@ from typing import Literal, NamedTuple
 
 from attnbook.figures.drawing import Drawing, colour, rect
 
-# Where there is room, a moving drawing is shown so many times as large, but never wider than this.
-SCALE, WIDEST_SHOWN = 1.4, 720.0
 FIRST = ord("]")  # the first of 33 characters that JSON and a page need not escape
 
 
@@ -245,10 +243,8 @@ def moving(
     first = 0
     for control, size in zip(controls, sizes, strict=True):
         first = first * size + control.start
-    still = Drawing.from_elements(
-        frames[first].elements, width, height, one_line(frames[first].words),
-        scale=min(SCALE, WIDEST_SHOWN / width),
-    )  # fmt: skip
+    chosen = frames[first]
+    still = Drawing.from_elements(chosen.elements, width, height, one_line(chosen.words))
     rows = dict.fromkeys(tuple(row) for row in chain(*(frame.rows for frame in frames)))
     labels = tuple(frame.words for frame in frames)
     parts = changes([frame.elements for frame in frames])

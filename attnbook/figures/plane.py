@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbook.figures.drawing import (
-    CHART_SCALE,
     Array,
     Drawing,
     axis_title,
@@ -91,9 +90,7 @@ class Plane:
 
     def drawing(self, parts: Sequence[str], alt: str) -> Drawing:
         """Return the finished drawing of these parts."""
-        return Drawing.from_elements(
-            "".join(parts), WIDTH, self.top + self.tall + 48, alt, scale=CHART_SCALE
-        )
+        return Drawing.from_elements("".join(parts), WIDTH, self.top + self.tall + 48, alt)
 
 
 def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:

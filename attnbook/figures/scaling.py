@@ -23,7 +23,7 @@ from attnbook.figures.drawing import (
     text,
 )
 from attnbook.figures.labels import decimal
-from attnbook.figures.moving import SCALE, Control, Frame, MovingDrawing, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 # How a divisor is written in a picture.
@@ -74,7 +74,7 @@ def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
         "Histograms of sampled scores, each with lines at plus and minus √d_k: standard deviation "
         f"{', '.join(f'{std:.1f} at d_k = {d_k}' for d_k, std in stds.items())}."
     )
-    return Drawing.from_elements("".join(body), 448, feet[-1] + 8, alt, scale=SCALE)
+    return Drawing.from_elements("".join(body), 448, feet[-1] + 8, alt)
 
 
 def rule_curves(
