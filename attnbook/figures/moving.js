@@ -35,8 +35,16 @@
       [...svg.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]),
     );
     const said = controls.querySelector(".attn-said");
-    let moves = [], begun = 0, request = 0, playing = null;
+    const buttons = [...controls.querySelectorAll("button")];
+    const steps = (button) => inputs.find((one) => one.name === button.value);
+    const ended = (input) => Number(input.value) === data.options[input.name].length - 1;
+    let moves = [], begun = 0, request = 0, playing = null, held = "";
 
+    const mark = () => {
+      for (const button of buttons) {
+        button.textContent = button === playing?.button ? "❚❚" : ended(steps(button)) ? "↻" : "▶\uFE0E";
+      }
+    };
     const tick = (now) => {
       begun ||= now;
       const share = Math.min((now - begun) / PACE, 1);
@@ -68,32 +76,34 @@
       }
       begun = 0;
       if (moves.length) request = requestAnimationFrame(tick);
+      mark();
       svg.setAttribute("aria-label", data.labels[frame].replace("\n", " "));
       return data.labels[frame].split("\n")[0];
     };
 
     const pause = () => {
       if (!playing) return;
-      clearInterval(playing.timer);
-      playing.button.textContent = "▶\uFE0E";
-      playing.button.setAttribute("aria-label", playing.words);
+      const { button, words, timer } = playing;
+      clearInterval(timer);
+      button.setAttribute("aria-label", words);
       playing = null;
+      mark();
     };
     const play = (button) => {
       const again = playing?.button === button;
       pause();
       if (again) return;
-      const input = inputs.find((one) => one.name === button.value), last = data.options[input.name].length - 1;
+      const input = steps(button);
       const go = (place) => { input.value = place; return show(true); };
-      if (Number(input.value) === last) go(0);
+      if (ended(input)) go(0);
       playing = { button, words: button.getAttribute("aria-label"), timer: setInterval(() => {
         const words = go(Number(input.value) + 1);
-        if (Number(input.value) === last) { pause(); said.textContent = words; }
+        if (ended(input)) { pause(); said.textContent = words; }
       }, Number(button.dataset.pace)) };
-      button.textContent = "❚❚";
+      mark();
       button.setAttribute("aria-label", "pause");
     };
-    for (const button of controls.querySelectorAll("button")) {
+    for (const button of buttons) {
       button.addEventListener("click", () => play(button));
       // What plays by itself does so once, when it is seen whole, and not where motion is unwanted.
       if (!("once" in button.dataset) || calm.matches) continue;
@@ -111,6 +121,10 @@
     const pick = (event, kind) => {
       const target = document.elementFromPoint(event.clientX, event.clientY)?.closest(`[data-${kind}]`);
       if (!target || !svg.contains(target)) return;
+      // A drag keeps to the control that it began with.
+      const hold = target.dataset[kind].replace(/\d+/g, "");
+      if (event.type === "pointermove" && hold !== held) return;
+      held = hold;
       event.preventDefault();
       for (const choice of target.dataset[kind].split(" ")) {
         const [name, place] = choice.split(":");
