@@ -14,7 +14,7 @@ from attnlib import masks
 from attnlib.numpy_dense import attention_scores, softmax
 
 CELL, LEFT, TOP, GAP = 34.0, 46.0, 76.0, 16.0
-TALL, STRONGEST = 96.0, 0.55
+TALL, STRONGEST = 96.0, 0.45
 SETTINGS = 5
 
 # A form takes the scaled scores and the number of a setting, and returns the scores with a last

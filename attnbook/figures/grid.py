@@ -12,7 +12,7 @@ from attnbook.figures.labels import checked_labels, decimal
 
 CELL = 52.0
 # The strongest colour of a cell. Kept at a shade on which ink stays legible in both themes.
-STRONGEST = 0.55
+STRONGEST = 0.5
 
 
 def as_matrix(values: ArrayLike) -> Array:

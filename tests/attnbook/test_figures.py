@@ -122,6 +122,19 @@ def test_drawing_is_complete_svg_with_words_and_theme_colours(name: str) -> None
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
+def test_letters_can_be_read_on_a_phone(name: str) -> None:
+    """In a column of 328 px they have 9.5 at least."""
+    root = ET.fromstring(drawn(name).svg)
+    shrunk = min(1.0, 328 / float(root.attrib["viewBox"].split()[2]))
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        style = re.search(r"font: ([0-9.]+)px|font-size: ([0-9.]+)px", text.get("style", ""))
+        size = text.get("font-size") or (style and (style[1] or style[2]))
+        if size is None or not "".join(text.itertext()).strip():
+            continue
+        assert float(size) * shrunk >= 9.5, ("".join(text.itertext()), size)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_drawing_again_gives_the_same_text_and_leaves_the_readers_settings_alone(name: str) -> None:
     first = drawn(name)._repr_html_()
     with mpl.rc_context({"font.size": 30}):
@@ -154,7 +167,7 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
 
     assert '-1"' in rise(1.0)  # ids are numbers, no hashes of coordinates
     assert rise(1.0) == rise(1.0 + 2**-52) == rise(1.0 - 2**-53)
-    half = figures.heatmap([[0.25 - 2**-54, 0.25, 0.25 + 2**-54]], name="weights", limit=1.0)
+    half = figures.heatmap([[0.275 - 2**-54, 0.275, 0.275 + 2**-54]], name="weights", limit=1.0)
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
@@ -162,7 +175,7 @@ def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> 
     drawing = figures.heatmap([[4.0, -0.01, -np.inf]], name="raw", digits=1, limit=8.0)
     assert {"4.0", "0.0", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
     assert "row 0: 4.0, 0.0, −∞" in drawing.alt
-    assert 'fill-opacity="0.275"' in drawing.svg
+    assert 'fill-opacity="0.250"' in drawing.svg
 
 
 def test_compared_takes_half_a_unit_of_the_last_digit_for_rounding() -> None:
