@@ -32,10 +32,14 @@ H200 = {
     "L2 cache": Level(60e6, "50 to 60 MB", "keys and values just read"),
     "HBM": Level(141e9, "141 GB", "whole matrices", 4.8e12),
 }
+# Operations a second in products of 16-bit matrices: 4,096 a clock in each multiprocessor.
+H200_PEAK = 132 * 4096 * 1.83e9
 
 # The memories are centred on AXIS, and named from LABELS on.
 AXIS, LABELS, EDGE, WIDTH = 116.0, 208.0, 440.0, 448.0
-GAP, PIPE, WIDEST, TALL = 13.0, 78.0, 110.0, 130.0
+GAP, PIPE, WIDEST, TALL = 13.0, 69.0, 110.0, 124.0
+# Times are bars from BARS on, the longest as long as LONGEST.
+BARS, LONGEST, PITCH = 112.0, 205.0, 19.0
 # A matrix of all scores fills a box of this size.
 BOX = 166.0, 56.0
 # A tile of 128 × 128 float32 scores in each of 132 multiprocessors.
@@ -60,39 +64,40 @@ class Move(NamedTuple):
 
 def _moves(way: str) -> list[Move]:
     """Every step of a way; both ways have as many."""
-    start = Move("before the first kernel")
+    start = Move("Q, K and V lie in the large memory")
     if way == "one kernel":
         chip = dict.fromkeys("QKV", "chip")
         tiles = [
-            Move(f"tile {n}: {told}", chip, work)
+            Move(f"Tile {n}: {told}", chip, work)
             for n in (1, 2, 3)
             for work, told in (
-                ("scores", "its scores, in registers"),
-                ("weights", "their exponentials, m and ℓ"),
+                ("scores", "its scores stay in registers"),
+                ("weights", "exponentials, m and ℓ, in registers"),
                 ("output", "a part of õ; the tile is forgotten"),
             )
         ]
         return [
             start, Move("Q, K and V go in", dict.fromkeys("QKV", "pipe"), n_small=3),
             Move("Q, K and V are on the chip", chip), *tiles,
-            Move("and so on, to the last tile", chip, "output"), Move("o = õ / ℓ", chip, "output"),
-            Move("O goes out", {"O": "pipe"}, n_small=1), Move("done"),
+            Move("And so on, to the last tile", chip, "output"),
+            Move("The sums give the output: o = õ / ℓ", chip, "output"),
+            Move("Only the output O goes out", {"O": "pipe"}, n_small=1), Move(""),
         ]  # fmt: skip
     parts = [f"part {n} of 3" for n in (1, 2, 3)]
     softmax = [
-        Move(f"kernel 2, softmax: {name} {way}, {part}", {}, name, 0, name, way == "out")
+        Move(f"Kernel 2 {does} all {name}, {part}", {}, name, 0, name, does == "writes")
         for part in parts
-        for name, way in (("scores", "in"), ("weights", "out"))
+        for name, does in (("scores", "fetches"), ("weights", "writes"))
     ]
     first, third = dict.fromkeys("QK", "chip"), {"V": "chip"}
     return [
-        start, Move("kernel 1: Q and K go in", dict.fromkeys("QK", "pipe"), n_small=2),
-        *(Move(f"kernel 1: scores out, {part}", first, "scores", 0, "scores", True)
+        start, Move("Kernel 1 fetches Q and K", dict.fromkeys("QK", "pipe"), n_small=2),
+        *(Move(f"Kernel 1 writes all scores, {part}", first, "scores", 0, "scores", True)
           for part in parts),
         *softmax,
-        *(Move(f"kernel 3: {'V and ' * (n == 0)}weights in, {part}", third, "output",
+        *(Move(f"Kernel 3 fetches {'V and ' * (n == 0)}all weights, {part}", third, "output",
                int(n == 0), "weights") for n, part in enumerate(parts)),
-        Move("kernel 3: O goes out", {"O": "pipe"}, n_small=1), Move("done"),
+        Move("Kernel 3 writes the output O", {"O": "pipe"}, n_small=1), Move(""),
     ]  # fmt: skip
 
 
@@ -100,23 +105,30 @@ def _bytes(size: float) -> str:
     return f"{size / 1e6:,.{0 if size >= 2e7 else 1}f} MB"
 
 
-def _time(size: float, speed: float) -> str:
-    return f"{1e6 * size / speed:,.{0 if size >= 2e7 else 1}f} µs"
+def _time(seconds: float) -> str:
+    return f"{1e6 * seconds:,.{0 if seconds >= 5e-6 else 1}f} µs"
 
 
 def memory_levels(
-    levels: Mapping[str, Level], n_tokens: int = 8192, width: int = 128
+    levels: Mapping[str, Level],
+    n_tokens: int = 8192,
+    width: int = 128,
+    *,
+    peak: float = H200_PEAK,
+    gpu: str = "H200",
 ) -> MovingDrawing:
     """Return a moving figure: the memories of a GPU, and what two ways of attention send between.
 
     Areas are bytes, and a pipe is as wide as its bandwidth. `levels` are from the fastest memory
     on. The last lies beside the chip, and most of it beyond the drawing. Three kernels leave scores
     and weights there, and fetch them again; one kernel only fetches Q, K and V, and leaves O. All
-    is for one head of `n_tokens` tokens and `width` features, with two bytes a number. Below stand
-    the bytes that have crossed the last pipe, and the least time for them.
+    is for one head of `n_tokens` tokens and `width` features, with two bytes a number. Below, the
+    least time for the bytes that cross the last pipe stands beside that for the two products of
+    matrices, 4 · `n_tokens`² · `width` operations at `peak` a second: the longer time decides.
 
     Raises:
-        ValueError: for fewer than two levels, a last one without bandwidth, or sizes below 1.
+        ValueError: for fewer than two levels, a last one without bandwidth, sizes below 1, or a
+            peak that is not positive.
     """
     bandwidths = [level.bandwidth or 0.0 for level in levels.values()]
     if len(levels) < 2 or bandwidths[-1] <= 0:
@@ -125,6 +137,8 @@ def memory_levels(
         )
     if min(n_tokens, width) < 1:
         raise ValueError(f"n_tokens and width must be at least 1; got {n_tokens} and {width}")
+    if not peak > 0:
+        raise ValueError(f"peak must be positive; got {peak}")
     *chip, (large, memory) = levels.items()
     full, small, speed = 2.0 * n_tokens**2, 2.0 * n_tokens * width, bandwidths[-1]
     unit = BOX[0] * BOX[1] / full  # square units for a byte
@@ -138,7 +152,7 @@ def memory_levels(
         title = f"{name}, {level.told}"
         still += [
             rect(*boxes[-1], "paper", stroke="ink", stroke_width=1.5),
-            text(LABELS, y + tall / 2 - 3, title, font_weight="600", **START),
+            text(LABELS, y + tall / 2 - 3, title, **START),
             text(LABELS, y + tall / 2 + 13, level.held, fill="muted", **START),
         ]
         y += tall + GAP
@@ -157,15 +171,17 @@ def memory_levels(
             still.append(text(AXIS - pipe / 2 - 4, begin + GAP - 2, f"{rate / 1e12:.0f} TB/s",
                               font_size=12, **END))  # fmt: skip
     drawn = memory.size * unit / ((EDGE - 8) * TALL)
-    foot, shelf = mouth + TALL, mouth + 52
+    foot, shelf = mouth + TALL, mouth + 46
     still += [
         rect(4, 30, EDGE, floor - 30, stroke="muted", rx=6),
         text(12, 48, "chip", fill="muted", **START),
-        text(AXIS + 16, floor + 20, f"{speed / 1e12:.1f} TB/s", font_weight="600", **START),
+        text(AXIS + 16, floor + 17, f"{speed / 1e12:.1f} TB/s", **START),
+        text(EDGE, floor + 17, "equal areas: equal bytes", fill="muted", font_size=12, **END),
+        text(EDGE, floor + 33, "wider pipe: faster", fill="muted", font_size=12, **END),
         tag("path", d=f"M8 {number(foot)}V{number(mouth)}H{EDGE:g}V{number(foot)}", fill="none",
             stroke="ink", stroke_width=1.5),
         line(8, foot, EDGE, foot, "muted", "2 5"),
-        text(LABELS, mouth + 19, f"{large}, {memory.told}", font_weight="600", **START),
+        text(LABELS, mouth + 19, f"{large}, {memory.told}", **START),
         text(LABELS, mouth + 35, f"{drawn:,.0f} times as large as drawn", fill="muted", **START),
     ]  # fmt: skip
     side = (small * unit) ** 0.5
@@ -181,7 +197,16 @@ def memory_levels(
               for n in range(len(moves))]
         for way, moves in ways.items()
     }  # fmt: skip
-    longest = max(totals[-1] for totals in sent.values())
+    computing = 4.0 * n_tokens**2 * width / peak
+    times = [(sent[way][-1] / speed, computing) for way in WAYS]
+    longest = max(map(max, times))
+    ratio = f"{sent[WAYS[0]][-1] / sent[WAYS[1]][-1]:.0f} times less traffic"
+    given = f"one head, {n_tokens:,} tokens × {width}, 16 bits, {gpu}: the longer bar decides"
+    # The last frame of each way says which time decides.
+    for moves, (transfer, _) in zip(ways.values(), times, strict=True):
+        later, sooner = sorted((transfer, computing), reverse=True)
+        decides = "memory decides" if transfer >= computing else "computing decides"
+        moves[-1] = Move(f"Done: {decides}, {_time(later)} against {_time(sooner)}")
 
     def draw(which: int, place: int) -> Frame:
         way = WAYS[which]
@@ -191,9 +216,9 @@ def memory_levels(
                              **START)]  # fmt: skip
         # What lies in the large memory: faint is what was written, full what was not yet read.
         for name, x in shelves.items():
-            below = f"{name}, {_bytes(full)}" if which == 0 else f"no {name}"
-            body.append(text(x + BOX[0] / 2, shelf + BOX[1] + 16, below, fill=LOOK[name],
-                             data_part=f"below-{name}"))  # fmt: skip
+            below = f"{name}, {_bytes(full)}" if which == 0 else f"no {name} here"
+            body.append(text(x + BOX[0] / 2, shelf + BOX[1] + (15 if which == 0 else -23), below,
+                             fill=LOOK[name], data_part=f"below-{name}"))  # fmt: skip
             into, back = (sum(m.crossing == name and m.out == out for m in moves) for out in (1, 0))
             for part, thirds in (("kept", into), ("unread", into - back)):
                 tall = BOX[1] * thirds / 3
@@ -212,8 +237,12 @@ def memory_levels(
                         f"{tip / 2:g}l6 {-tip / 2:g}", fill="none", stroke="ink", stroke_width=2.5,
                         opacity=bool(move.crossing or move.n_small), data_part="way"))  # fmt: skip
         here = move.n_small * small + bool(move.crossing) * full / 3
-        told = f"{_bytes(here)}: {_time(here, speed)}" if here else "nothing crosses"
-        body.append(text(AXIS + 16, floor + 38, told, data_part="here", **START))
+        told = f"{_bytes(here)}: {_time(here / speed)}" if here else "nothing crosses"
+        body += [
+            text(AXIS + 16, floor + 34, told, data_part="here", font_weight="600", **START),
+            text(AXIS + 16, floor + 51, f"so far {_bytes(total)}: {_time(total / speed)}",
+                 data_part="so-far", **START),
+        ]  # fmt: skip
         _, high, _, tall = boxes[0]
         tile = TILES * unit / (tall - 3)
         shade = LOOK[move.work or "scores"]
@@ -236,25 +265,32 @@ def memory_levels(
                              data_part=f"home-{name}"))  # fmt: skip
             body.append(rect(spot[0] - side / 2, spot[1], side, side, shade, opacity=bool(now),
                              data_part=f"small-{name}"))  # fmt: skip
+        body.append(text(8, foot + 17, given, fill="muted", font_size=12, **START))
         for n, name in enumerate(WAYS):
-            y, mine = foot + 12 + 22 * n, name == way
-            long = [(EDGE - 238) * sent[name][p] / longest for p in (place if mine else -1, -1)]
+            y, mine = foot + 26 + 2 * PITCH * n + 5 * n, name == way
+            # The dashed frame is the whole time; the bar has come so far, the other way's is pale.
+            passed = sent[name][place] / sent[name][-1] if mine else 1
+            longs = [LONGEST * one / longest for one in times[n]]
+            told, rest = f"memory {_time(times[n][0])}", f"computing {_time(computing)}"
+            deciding = int(times[n][1] > times[n][0])
             body += [
-                text(8, y + 12, name, font_weight="600" if mine else "400", data_part=f"name-{n}",
+                text(8, y + 11, name, font_weight="600" if mine else "400", data_part=f"name-{n}",
                      **START),
-                rect(110, y, long[1], 15, stroke="muted", stroke_dasharray="3 3"),
-                rect(110, y, long[0], 15, "ink", fill_opacity=0.75 if mine else 0.25,
+                rect(BARS, y, longs[0], 14, stroke="muted", stroke_dasharray="3 3"),
+                rect(BARS, y, longs[0] * passed, 14, "ink", fill_opacity=0.75 if mine else 0.3,
                      data_part=f"bar-{n}"),
-                text(EDGE, y + 12, f"{_bytes(total if mine else sent[name][-1])}, "
-                     f"{_time(total if mine else sent[name][-1], speed)}",
-                     font_weight="600" if mine else "400", data_part=f"total-{n}", **END),
-                hit(4, y - 3, EDGE, 21, f"way:{n}"),
+                rect(BARS, y + PITCH - 2, longs[1], 14, "plus", data_part=f"computing-{n}",
+                     fill_opacity=0.75 if mine else 0.3),
+                *(text(EDGE, y + 11 + row * (PITCH - 2), words, fill=("ink", "plus")[row],
+                       font_weight="600" if row == deciding else "400", **END)
+                  for row, words in enumerate((told, rest))),
+                hit(4, y - 3, EDGE, 2 * PITCH, f"way:{n}"),
             ]  # fmt: skip
-        note = "equal areas: equal bytes; width of a pipe: bytes a second"
-        body.append(text(8, foot + 72, note, fill="muted", **START))
-        so_far = f"{_bytes(total)} have crossed, {_time(total, speed)}"
-        words = f"{way}, step {place}: {move.told}. {so_far}.\nOf {_bytes(sent[way][-1])} in all."
-        row = (way, str(place), move.told, _bytes(here), _bytes(total), _time(total, speed))
+        body.append(text(BARS + 10, foot + 26 + 2 * PITCH + 16, ratio, font_weight="600", **START))
+        so_far = f"{_bytes(total)} have crossed, {_time(total / speed)}"
+        words = f"{way}, step {place}: {move.told}. {so_far}.\n"
+        words += f"Of {_bytes(sent[way][-1])} in all; computing takes {_time(computing)}."
+        row = (way, str(place), move.told, _bytes(here), _bytes(total), _time(total / speed))
         return Frame("".join(body), words, [row])
 
     n_steps = len(ways[WAYS[0]])
@@ -263,4 +299,6 @@ def memory_levels(
         Control("step", "step", tuple(map(str, range(n_steps))), n_steps // 2, pace=0.9),
     )
     columns = ("way", "step", "what is done", "crosses", "so far", "least time so far")
-    return moving(draw, controls, WIDTH, foot + 80, columns=columns, about="the memories")
+    return moving(
+        draw, controls, WIDTH, foot + 30 + 4 * PITCH, columns=columns, about="the memories"
+    )

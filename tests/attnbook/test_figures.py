@@ -335,6 +335,7 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.memory_levels({}),
         lambda: figures.memory_levels(dict.fromkeys("ab", figures.Level(1.0, "", ""))),
         lambda: figures.memory_levels(figures.H200, 0),
+        lambda: figures.memory_levels(figures.H200, peak=0.0),
         lambda: figures.online_row([1.0], [1.0]),
         lambda: figures.online_row([1.0, 2.0], [1.0]),
         lambda: figures.online_row([1.0, np.inf], [1.0, 2.0]),

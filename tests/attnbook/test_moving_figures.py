@@ -431,6 +431,21 @@ def test_memory_levels_count_the_bytes_that_cross_the_last_pipe() -> None:
             assert (parts["here"]["text"] == "nothing crosses") == (here == 0)
             assert parts["stream"]["opacity"] == str(int(here > 2.5 * small + 1))
             assert row[4] in drawing.labels[place + 16 * (way == "one kernel")]
+
+    # The time for memory, at 2 · 10¹², against that of the products, at the peak of an H200.
+    def micro(time: float) -> str:
+        return f"{time:.{int(time < 5)}f} µs"
+
+    computing, told = 4e6 * T**2 * d / 989.43e12, re.findall(r">([^<]+)</text>", drawing.svg)
+    for place, moved in zip((15, 31), crosses.values(), strict=True):
+        times = {"memory": sum(moved) / 2, "computing": computing}
+        assert {f"{name} {micro(time)}" for name, time in times.items()} <= set(told)
+        later = max(times, key=lambda name: times[name])
+        assert f"{later} decides, {micro(times[later])} against " in drawing.labels[place]
+    assert f"{1 + large / small:.0f} times less traffic" in told
+    full = frames(drawing)[15]
+    bars = [float(full[part]["width"]) for part in ("bar-0", "bar-1")]
+    assert bars[0] / bars[1] == pytest.approx(1 + large / small, rel=0.01)
     # Equal areas are equal bytes: those of a matrix of T × d, of all scores, and of the cache.
     first, end = frames(drawing)[0], frames(drawing)[15]
     area = float(end["kept-scores"]["width"]) * float(end["kept-scores"]["height"])
