@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, line, number, rect, tag, text
-from attnbook.figures.labels import decimal
+from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib.numpy_dense import softmax
 
 # The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
 # as wide as WIDE, and from VALUES on the products with the values.
-LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 26.0, 234.0, 64.0, 250.0, 448.0, 322.0
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 72.0, 258.0, 448.0, 324.0
 PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
 START: dict[str, Any] = {"text_anchor": "start"}
 
@@ -48,7 +48,8 @@ def _exponentials(scores: Array, read: int, m: float) -> Array:
 def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
     """Return a moving figure: the sums of the online softmax while the keys of one row arrive.
 
-    The largest score so far, m, is a line that rises. Beside it the exponentials are piled up, one
+    The largest score so far, m, is a line that rises. From it hang the gaps down to the scores, and
+    of each gap comes an exponential, exp(−gap). Beside it the exponentials are piled up, one
     bar for each key: ℓ is the height of the pile. To the right of each bar is one of the same
     height, as wide as the key's value: õ is their area, and o = õ / ℓ their mean width. Where the
     line rises, all bars shrink by one factor. In the last step all get the mean width, the output.
@@ -95,49 +96,55 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         before = _exponentials(s, step.read, step.before) * unit
         below = step.m - s[step.key]
         title = {
-            "rise": f"m rises by {-log:.1f}: all sums × exp({decimal(log, 1)}) = {factor:.2f}",
-            "add": f"key {step.key}, {f'{below:.1f} below' if below else 'at'} m, adds "
+            "rise": f"The line rises by {-log:.1f}: all sums × exp({decimal(log, 1)}) = "
+            f"{factor:.2f}",
+            "add": f"Key {step.key}, {f'{below:.1f} below' if below else 'on'} the line, adds "
             f"exp({decimal(-below, 1)}) = {weights[step.key]:.2f}",
-            "divide": f"õ / ℓ: all bars get the mean width, {decimal(mean)}",
+            "divide": f"The mean, {decimal(mean)}: same as the plain softmax",
         }[step.kind]
         y = up(step.m)
         body = [
             text(4, 20, title, font_size=15, font_weight="600", data_part="title", **START),
-            text(LEFT, 44, "scores s of one row", fill="muted", **START),
-            text(PILE, 44, "ℓ: height", fill="weight", **START),
-            text(END, 44, "õ: area", fill="output", text_anchor="end"),
-            rect(LEFT, y, RIGHT - LEFT, FOOT - y, "query", fill_opacity="0.13", data_part="water"),
+            text(PILE, 48, f"sum ℓ = {ell:.2f}", fill="weight", data_part="ell", **START),
+            text(END, 48, f"area õ = {decimal(o)}", fill="output", data_part="o",
+                 text_anchor="end"),
+            rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 70, "grid",
+                 fill_opacity="0.6", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
-        ]
+            text(LEFT, FOOT - 7, "each gap adds exp(−gap)", fill="weight", font_size=12, **START),
+        ]  # fmt: skip
         for j, score in enumerate(s):
-            x = LEFT + (j + 0.5) * slot if j <= step.key else RIGHT + 12
+            middle, here = LEFT + (j + 0.5) * slot, j <= step.key
+            x = middle if here else RIGHT + 12
+            # The gap hangs from the line; its foot is the score.
+            body.append(rect(x - 4, y, 8, max(up(score) - y, 0), "weight", opacity=here,
+                             fill_opacity="0.5", data_part=f"gap-{j}"))  # fmt: skip
             parts = (
-                rect(-8, up(score), 16, FOOT - up(score), "key", fill_opacity="0.75"),
-                text(0, FOOT + 36, decimal(score, 1)),
+                rect(-9, up(score) - 2, 18, 5, "key"),
+                text(0, FOOT + 36, decimal(score, 1), font_size=12, fill="key"),
                 text(0, FOOT + 54, f"{v[j]:g}".replace("-", "−"), fill="value"),
             )
             body.append(tag("g", "".join(parts), transform=f"translate({number(x)} 0)",
-                            opacity=j <= step.key, data_part=f"stick-{j}"))  # fmt: skip
-            body.append(text(LEFT + (j + 0.5) * slot, FOOT + 18, str(j)))
-        box = rect(LEFT + step.key * slot + 1, TOP - 8, slot - 2, FOOT - TOP + 68, stroke="ink",
-                   stroke_width=2, rx=4, opacity=not divide, data_part="now")  # fmt: skip
+                            opacity=here, data_part=f"stick-{j}"))  # fmt: skip
+            body.append(text(middle, FOOT + 18, str(j)))
         old, middle = up(step.before), LEFT + (step.key + 0.5) * slot
+        side = -1 if step.key == s.size - 1 else 1  # of the arrow that has room for words
         body += [
-            box,
             *(text(4, FOOT + 18 * n, name, fill="muted", **START)
-              for n, name in enumerate(("key", "s", "v"), start=1)),
+              for n, name in enumerate(("key", "score", "value"), start=1)),
             tag("line", x1=LEFT, y1=old, x2=RIGHT, y2=old, stroke="muted", stroke_dasharray="5 4",
                 opacity=rise, data_part="old"),
             tag("line", x1=LEFT, y1=y, x2=RIGHT, y2=y, stroke="ink", stroke_width=2.5,
                 data_part="line"),
-            text(LEFT - 6, y + 4, "m", text_anchor="end", font_weight="600", data_part="m"),
-            tag("path", d=f"M{LEFT + 9:g} {number(old)}V{number(y + 4)}m-4 6l4 -6l4 6", fill="none",
-                stroke="ink", stroke_width=2, opacity=rise, data_part="lift"),
-            text(LEFT + 15, (old + y) / 2 + 5, f"+{-log:.1f}", font_weight="600", opacity=rise,
-                 data_part="by", **START),
-            tag("line", x1=middle, y1=up(s[step.key]), x2=middle, y2=y, stroke="weight",
-                stroke_width=3, opacity=step.kind == "add", data_part="below"),
+            text(LEFT, y - 8, f"m, largest so far: {decimal(step.m, 1)}", font_weight="600",
+                 data_part="m", **START, **HALO),
+            tag("path", d=f"M{number(middle)} {number(old)}V{number(y + 7)}m-4 6l4 -6l4 6",
+                fill="none", stroke="ink", stroke_width=2, opacity=rise, data_part="lift"),
+            text(middle + 8 * side, (old + y) / 2 + 8, f"+{-log:.1f}", font_weight="600",
+                 opacity=rise, data_part="by", text_anchor="end" if side < 0 else "start", **HALO),
         ]  # fmt: skip
+        body.append(tag("path", d=outline(before, step.read), fill="grid", opacity=rise or divide,
+                        data_part="ghost"))  # fmt: skip
         top = FOOT
         for j, height in enumerate(heights.round(1)):
             top, wide = top - height, (mean if divide else v[j]) * across
@@ -145,32 +152,28 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             look = {"stroke": "ink" if fresh else "paper", "stroke_width": 2 if fresh else 1}
             body.append(rect(PILE, top, WIDE, height, "weight", data_part=f"pile-{j}", **look))
             body.append(rect(zero + min(wide, 0), top, abs(round(wide, 1)), height, "output",
-                             fill_opacity="0.8", data_part=f"area-{j}", **look))  # fmt: skip
+                             data_part=f"area-{j}", **look))  # fmt: skip
             body.append(text(PILE + WIDE / 2, top + height / 2 + 4, str(j), fill="paper",
                              opacity=height >= 14, data_part=f"name-{j}"))  # fmt: skip
         x, tall = round(zero + mean * across, 1), FOOT - round(float(before.sum()), 1)
         tip = number(top - 4)  # of the arrow from the old top of the pile to the new one
         down = f"M{PILE + WIDE / 2:g} {number(tall + 24)}V{tip}m-4 -6l4 6l4 -6"
         body += [
-            tag("path", d=outline(before, step.read), fill="none", stroke="muted", stroke_width=1.5,
-                stroke_dasharray="5 4", opacity=rise or divide, data_part="ghost"),
             line(PILE - 8, FOOT, END + 4, FOOT, "muted"),
             tag("line", x1=x, y1=min(top, tall) - 8, x2=x, y2=FOOT + 6, stroke="ink",
                 stroke_width=2, data_part="mean"),
             tag("path", d=down, fill="none", stroke="ink", stroke_width=2, opacity=rise,
                 data_part="shrink"),
             text(PILE + WIDE / 2, tall + 18, f"× {factor:.2f}", data_part="factor",
-                 font_weight="600", font_size=15, opacity=rise),
+                 font_weight="600", opacity=rise),
+            text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=12, opacity=rise,
+                 data_part="was"),
         ]  # fmt: skip
-        told = f"õ/ℓ {'stays' if rise else '='} {decimal(mean)}"
+        mean_at = min(max(x, PILE + 62), WIDTH - 64)
         body += [
-            text(PILE, FOOT + 18, f"ℓ = {ell:.2f}", fill="weight", data_part="ell", **START),
-            text(END, FOOT + 18, f"õ = {decimal(o)}", fill="output", data_part="o",
-                 text_anchor="end"),
-            text(PILE, FOOT + 36, f"m = {decimal(step.m)}", data_part="m-told", **START),
-            text(END, FOOT + 36, f"o = {decimal(mean)}" if divide else told, data_part="told",
-                 text_anchor="end", font_weight="600"),
-            text(END, FOOT + 54, f"plain softmax: o = {decimal(exact)}", text_anchor="end",
+            text(mean_at, FOOT + 20, f"mean õ/ℓ = {decimal(mean)}", font_weight="600",
+                 data_part="told"),
+            text(END, FOOT + 38, f"plain softmax: {decimal(exact)}", text_anchor="end",
                  opacity=divide, data_part="plain"),
         ]  # fmt: skip
         for j in range(s.size):

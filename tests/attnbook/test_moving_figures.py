@@ -390,8 +390,13 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
         e = np.exp(s[:n] - m)
         assert np.allclose([number(cell) for cell in row[3:]], [m, e.sum(), e @ v[:n],
                            e @ v[:n] / e.sum()], atol=0.0051)  # fmt: skip
-        assert parts["ell"]["text"] == f"ℓ = {e.sum():.2f}"
-        assert parts["o"]["text"] == f"õ = {minus(f'{e @ v[:n]:.2f}')}"
+        assert parts["ell"]["text"] == f"sum ℓ = {e.sum():.2f}"
+        assert parts["o"]["text"] == f"area õ = {minus(f'{e @ v[:n]:.2f}')}"
+        # From the line hang the gaps down to the scores that have come, all to one scale.
+        come = n + ("rises" in drawing.labels[len(piles)])
+        gaps = [float(parts[f"gap-{j}"]["height"]) for j in range(come)]
+        unit = (float(frames(drawing)[-1]["gap-1"]["height"])) / (s.max() - s[1])
+        assert np.allclose(np.array(gaps) / unit, m - s[:come], atol=0.01)
         piles.append([float(parts[f"pile-{j}"]["height"]) for j in range(5)])
         heights.append([float(parts[f"area-{j}"]["height"]) for j in range(5)])
         means.append(float(parts["mean"]["x1"]))
@@ -406,7 +411,8 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
         assert means[place] == means[place - 1] and "rises" in drawing.labels[place]
     exact = f"{softmax(s) @ v:.2f}"
     last = frames(drawing)[-1]
-    assert last["told"]["text"] == f"o = {exact}" and last["plain"]["text"].endswith(exact)
+    assert last["told"]["text"] == f"mean õ/ℓ = {exact}" and last["plain"]["text"].endswith(exact)
+    assert last["title"]["text"] == f"The mean, {exact}: same as the plain softmax"
     assert len({last[f"area-{j}"]["width"] for j in range(5)}) == 1
 
 
