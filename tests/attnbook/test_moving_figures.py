@@ -360,7 +360,10 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
             score = minus(f"{drawings.WALKED[i, j]:.1f}") if part[i, j] else "−∞"
             held = here[i, j] and not skips
             assert parts[f"score-{i}-{j}"]["text"] == (score if held else "")
-        assert not n or ("Skipped" if skips else f"Scores held: {here.sum()}") in label
+        n_held = 0 if skips else here.sum()
+        assert parts["note"]["text"] == f"{n_held} of 12 scores held" and f"{n_held} of 12" in label
+        assert float(parts["held"]["width"]) == 12 * n_held and ("skipped" in label) == skips
+        assert parts["masked"]["opacity"] == str(int(kind == "causal"))
         for i in range(3):
             read = seen[i] & part[i]
             scores, values = drawings.WALKED[i, read], drawings.WALKED_VALUE[read]
@@ -368,15 +371,23 @@ def test_tile_walk_shows_the_states_of_the_keys_read_so_far() -> None:
             e = np.exp(scores - row_max)
             shown = [parts[f"{name}-{i}"]["text"] for name in ("m", "ℓ", "õ", "o")]
             *state, output = shown
-            expected = [row_max, e.sum(), e @ values]
-            assert np.allclose([number(text) for text in state], expected, atol=0.0051)
             finished = np.array_equal(read, part[i])
-            assert (output != "…") == finished
-            assert not finished or abs(number(output) - e @ values / e.sum()) < 0.0051
+            if seen[i].any():
+                expected = [row_max, e.sum(), e @ values]
+                assert np.allclose([number(text) for text in state], expected, atol=0.0051)
+                assert (output != "") == finished
+                assert not finished or abs(number(output) - e @ values / e.sum()) < 0.0051
+            else:
+                assert not any(shown)
+            # Where the tile raises the largest score, the old sums are multiplied by a factor.
+            old, factor = drawings.WALKED[i, read & ~here[i]].max(initial=-np.inf), ""
+            if i in queries and np.isfinite(old) and old < row_max:
+                factor = f"{np.exp(old - row_max):.2f}"
+            assert parts[f"factor-{i}"]["text"] == (factor and f"old ℓ and õ × {factor}")
             if i in queries:
                 row = next(rows)
                 assert row[:3] == (kind, str(n), str(i))
-                assert row[4:] == (("skipped",) * 4 if skips else tuple(shown))
+                assert row[4:] == (*(("skipped",) * 4 if skips else shown), factor)
     assert next(rows, None) is None
 
 
