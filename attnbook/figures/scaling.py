@@ -113,10 +113,10 @@ def rule_curves(
 
 
 # The walks: their left and right edge, their middle, and half their height.
-WALK_LEFT, WALK_RIGHT, MIDDLE, HALF = 46.0, 398.0, 116.0, 92.0
+WALK_LEFT, WALK_RIGHT, MIDDLE, HALF = 46.0, 398.0, 118.0, 82.0
 # The three charts below them: where the first begins, their distance and width, foot and height.
-LEFT, STEP, PANEL, BASE, TALL = 26.0, 142.0, 132.0, 368.0, 92.0
-# From one to the next the region ±√d_k grows by 1 on both sides.
+LEFT, STEP, PANEL, BASE, TALL = 26.0, 142.0, 132.0, 366.0, 76.0
+# From one to the next √d_k grows by 1.
 SQUARES = tuple(n * n for n in range(1, 33))
 # How a divisor is written in these charts, and the name of its colour.
 SIGNS = {rule: divisor.partition(" (")[0] for rule, divisor in DIVISORS.items()}
@@ -126,37 +126,40 @@ LOOKS = dict(zip(experiments.RULES, ("minus", "plus", "muted"), strict=True))
 def _verdict(largest: float, n_keys: int) -> str:
     """Return in words how uneven weights are, by the largest of them."""
     if largest > 0.75:
-        return "nearly all to one key"
+        return f"one key takes {'all' if largest > 0.995 else 'most'}"
     return "nearly equal" if largest < 1.3 / n_keys else "uneven"
 
 
 def _backdrop(walks: Array, d_ks: Sequence[int], across: float, unit: float) -> str:
     """Return what no slider moves: the axes, the region ±√d_k, and all walks to their end.
 
-    Across, a walk has `across` pixels for each unit of √d_k, so the region has straight edges.
+    Across, a walk has `across` pixels for each term, so the region is as wide as √d_k.
     """
     n_entries, n_keys = walks.shape
     root = sqrt(n_entries)
-    edges = [round(MIDDLE - sign * unit * root, 1) for sign in (1, -1)]
+    places = [(step / 24) ** 2 * n_entries for step in range(25)]  # denser where √ is steep
+    edges = [
+        [(WALK_LEFT + across * n, MIDDLE - sign * unit * sqrt(n)) for n in places]
+        for sign in (1, -1)
+    ]
+    upper, lower = (
+        " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in edge)
+        for edge in (edges[0], edges[1][::-1])
+    )
     body = [
         axis_title(14, MIDDLE, "score q·k", upright=True),
         axis_title(14, BASE - TALL / 2, "weight", upright=True),
-        tag("polygon", points=f"{WALK_LEFT:g},{MIDDLE:g} {WALK_RIGHT:g},{edges[0]} "
-            f"{WALK_RIGHT:g},{edges[1]}", fill="plus", fill_opacity=0.16),
-        *(line(WALK_LEFT, MIDDLE, WALK_RIGHT, edge, "plus") for edge in edges),
-    ]  # fmt: skip
+        tag("polygon", points=f"{upper} {lower}", fill="plus", fill_opacity=0.16, stroke="plus"),
+    ]
     for score in (root, 0, -root):
         y = round(MIDDLE - unit * score, 1)
         body.append(text(WALK_LEFT - 6, y + 4.5, decimal(score, 0), text_anchor="end"))
     body.append(line(WALK_LEFT, MIDDLE, WALK_RIGHT, MIDDLE, "muted"))
-    for quarter in (1, 2, 3, 4):
-        x, entries = WALK_LEFT + across * root * quarter / 4, n_entries * quarter**2 / 16
-        body.append(text(x, MIDDLE + HALF + 17, f"{entries:,.0f}", fill="muted"))
-    body.append(axis_title(WALK_LEFT, MIDDLE + HALF + 17, "terms", text_anchor="start"))
-    # Three corners between one whole root and the next, and one at each d_k, where heads can stand.
-    thirds = range(3, int(3 * root) + 1)
-    seen = sorted({*d_ks, *(round(third * third / 9) for third in thirds)})
-    xs = np.round(WALK_LEFT + across * np.sqrt([0, *seen]), 1)
+    middle = (WALK_LEFT + WALK_RIGHT) / 2
+    body.append(axis_title(middle, MIDDLE + HALF + 36, "number of terms added up, dₖ"))
+    # A corner at each d_k, where heads can stand, and others at equal distances.
+    seen = sorted({*d_ks, *(round(n_entries * part / 64) for part in range(1, 65))} - {0})
+    xs = np.round(WALK_LEFT + across * np.array([0, *seen]), 1)
     paths = []
     for key in range(n_keys):
         scores = np.concatenate([[0.0], walks[np.array(seen) - 1, key]])
@@ -170,11 +173,11 @@ def _backdrop(walks: Array, d_ks: Sequence[int], across: float, unit: float) -> 
     return "".join(body) + tag("g", "".join(paths), **look)
 
 
-def _panel(panel: int, title: str, look: str, weights: Array, leader: int) -> str:
+def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdict: str) -> str:
     """Return the bar chart of the weights under one divisor, the leader's in full colour."""
     n_keys, left = len(weights), LEFT + STEP * panel
     bar, heights = PANEL / n_keys, np.round(TALL * weights, 1)
-    x = left + min(max(bar * (leader + 0.5), 10), PANEL - 10)
+    x = left + min(max(bar * (leader + 0.5), 14), PANEL - 14)
     bars = "".join(
         tag("rect", x=bar * key + 2, width=bar - 4, height=tall, data_part=f"bar-{panel}-{key}")
         for key, tall in enumerate(heights)
@@ -185,7 +188,7 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int) -> st
         tag("text", str(key), x=left + bar * (key + 0.5), y=BASE + 15) for key in range(n_keys)
     )
     return "".join([
-        text(left + PANEL / 2, BASE - TALL - 22, title, font_weight="600", font_size=15, fill=look,
+        text(left + PANEL / 2, BASE - TALL - 26, title, font_weight="600", font_size=15, fill=look,
              data_part=f"title-{panel}"),
         line(left, BASE - TALL, left + PANEL, BASE - TALL, "grid"),
         # Bars that stand on the line grow upwards, so that only their height changes.
@@ -195,15 +198,15 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int) -> st
         tag("g", names, fill="muted", text_anchor="middle", font_size=12),
         text(x, BASE - heights[leader] - 5, f"{weights[leader]:.2f}", fill="weight",
              font_weight="600", data_part=f"largest-{panel}"),
-        text(left + PANEL / 2, BASE + 35, _verdict(weights[leader], n_keys),
-             data_part=f"verdict-{panel}"),
+        text(left + PANEL / 2, BASE + 34, verdict, data_part=f"verdict-{panel}",
+             font_weight="600" if look == "plus" else None),
     ])  # fmt: skip
 
 
 def scaling_explorer(
     d_ks: Sequence[int] = SQUARES,
     *,
-    start: int = 256,
+    start: int = 576,
     n_keys: int = 8,
     n_draws: int = 1_000,
     seed: int = 396,
@@ -225,10 +228,18 @@ def scaling_explorer(
     if list(d_ks) != sorted(set(d_ks)):
         raise ValueError(f"d_ks must rise from one to the next; got {tuple(d_ks)}")
     walks = experiments.growing_scores(range(1, d_ks[-1] + 1), n_keys=n_keys, seed=seed)
-    across = (WALK_RIGHT - WALK_LEFT) / sqrt(d_ks[-1])
+    across = (WALK_RIGHT - WALK_LEFT) / d_ks[-1]
     unit = HALF / max(2 * sqrt(d_ks[-1]), 1.02 * float(np.abs(walks).max()))
+    leaders = [int(walks[d_k - 1].argmax()) for d_k in d_ks]
+    # From which place on division by √d_k leaves the weights uneven.
+    settled = len(d_ks)
+    for place, d_k in reversed(list(enumerate(d_ks))):
+        if _verdict(float(softmax(walks[d_k - 1] / sqrt(d_k)).max()), n_keys) != "uneven":
+            break
+        settled = place
     backdrop, signs = _backdrop(walks, d_ks, across, unit), list(SIGNS.values())
-    xs = [round(WALK_LEFT + across * sqrt(d_k), 1) for d_k in d_ks]
+    xs = [round(WALK_LEFT + across * d_k, 1) for d_k in d_ks]
+    foot = MIDDLE + HALF + 17
     # A pointer sets the d_k whose line is nearest.
     borders = [WALK_LEFT, *((a + b) / 2 for a, b in pairwise(xs)), WALK_RIGHT + 20]
     hits = tag("g", "".join(
@@ -238,20 +249,30 @@ def scaling_explorer(
 
     def draw(place: int) -> Frame:
         d_k, x = d_ks[place], xs[place]
-        scores, root, leader = walks[d_k - 1], sqrt(d_k), int(walks[d_k - 1].argmax())
+        scores, root, leader = walks[d_k - 1], sqrt(d_k), leaders[place]
         heads = np.round(MIDDLE - unit * scores, 1)
         over: Any = {"font_weight": "600", "stroke": "paper", "stroke_width": 3,
                      "paint_order": "stroke"}  # fmt: skip
+        now = "now " * (leader != leaders[max(place - 1, 0)])
+        # What goes along with d_k stands to its left where there is no room to its right.
+        beside: dict[str, Any] = {"x": 9, "text_anchor": "start"}
+        if x > 300:
+            beside = {"x": -9, "text_anchor": "end"}
         # The leader's walk is thick: the only thing that changes in what lies behind.
         thick = f'stroke-width="1" data-part="walk-{leader}"'
         body = [
             backdrop.replace(thick, thick.replace("1", "3", 1)),
             rect(x, MIDDLE - HALF, WALK_RIGHT + 4 - x, 2 * HALF, "paper", fill_opacity=0.85,
                  data_part="curtain"),
-            text(max(x, 80), 15, f"dₖ = {d_k:,}", font_weight="600", font_size=15,
-                 data_part="d_k"),
+            rect(LEFT + STEP - 4, BASE - TALL - 46, PANEL + 8, TALL + 88, rx=6, stroke="plus",
+                 stroke_width=2),
+            *(text(WALK_LEFT + across * n, foot, f"{n:,.0f}", fill="muted",
+                   opacity=float(abs(WALK_LEFT + across * n - x) > 42), data_part=f"tick-{n:g}")
+              for n in (d_ks[-1] * quarter / 4 for quarter in range(5))),
             # What goes along with d_k, drawn at its own 0.
             tag("g", "".join([
+                rect(-23, foot - 14, 46, 19, "ink", rx=9),
+                text(0, foot, f"{d_k:,}", fill="paper", font_weight="600", data_part="d_k"),
                 line(0, MIDDLE - HALF, 0, MIDDLE + HALF, "ink"),
                 rect(-2.5, round(MIDDLE - unit * root, 1), 5, round(2 * unit * root, 1), "plus",
                      data_part="root"),
@@ -259,12 +280,11 @@ def scaling_explorer(
                     tag("circle", cy=y, r="5" if key == leader else "3", data_part=f"head-{key}")
                     for key, y in enumerate(heads)
                 ), fill="key"),
-                text(9, heads[leader] + 4.5, f"key {leader}", text_anchor="start", fill="key",
-                     data_part="leader", **over),
+                text(y=heads[leader] - 7, words=f"{now}key {leader} leads", fill="key",
+                     data_part="leader", **beside, **over),
+                text(y=round(max(MIDDLE + unit * root, *heads) + 18, 1), fill="plus",
+                     words=f"±√dₖ = ±{root:.3g}", data_part="root-name", **beside, **over),
             ]), transform=f"translate({number(x)} 0)", data_part="now"),
-            text(min(x + 8, 448 - 84), round(max(MIDDLE + unit * root, *heads) + 16, 1),
-                 f"±√dₖ = ±{root:.3g}", text_anchor="start", fill="plus", data_part="root-name",
-                 **over),
             text(LEFT - 5, BASE - TALL + 5, "1", text_anchor="end", fill="muted"),
             text(LEFT - 5, BASE + 4, "0", text_anchor="end", fill="muted"),
         ]  # fmt: skip
@@ -273,7 +293,15 @@ def scaling_explorer(
             weights = softmax(scores / divisor(d_k))
             largest.append(float(weights[leader]))
             title = SIGNS[rule] + ("" if rule == "1" else f" = {round(divisor(d_k), 1):,g}")
-            body.append(_panel(panel, title, LOOKS[rule], weights, leader))
+            verdict = _verdict(largest[-1], n_keys)
+            if rule == "sqrt(d_k)" and place >= settled:
+                verdict += f" from {d_ks[settled]} on"
+            body.append(_panel(panel, title, LOOKS[rule], weights, leader, verdict))
+        headline = (
+            f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
+        )
+        body.append(text(4, 16, headline, text_anchor="start", font_weight="600", font_size=15,
+                         data_part="headline"))  # fmt: skip
         means = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws).values()
         told = (
             f"dₖ = {d_k}, the scores spread by about ±{root:.3g}; largest weight "
