@@ -17,10 +17,11 @@ LAYOUTS = ("contiguous", "zigzag")
 START: dict[str, Any] = {"text_anchor": "start"}
 
 # The ring, a packet on it, a device with its tiles beside it, and the timetable below.
-CENTRE = WIDEST / 2, 150.0
+CENTRE = WIDEST / 2, 148.0
 PACKET = 44.0, 26.0
 BOX, CELL, TALL = (138.0, 84.0), 13.0, 17.0
-LEFT, TOP, ROW, ROOM = 68.0, 266.0, 23.0, 364.0
+LEFT, TOP, ROW, ROOM = 68.0, 278.0, 22.0, 364.0
+SHADES = {"to do": "0", "now": "1", "done": "0.4"}  # how strong a tile is filled
 
 
 class Timetable(NamedTuple):
@@ -55,8 +56,8 @@ def _packet(owner: int) -> tuple[str, str]:
     return "K" + "₀₁₂₃"[owner], "V" + "₀₁₂₃"[owner]
 
 
-def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str, str]:
-    """Return a frame's title, what stands below its timetable, and its label."""
+def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str]:
+    """Return what stands below a frame's timetable, and the frame's label."""
     work = [row[step] for row in plan.work]
     idle = [str(rank) for rank, amount in enumerate(work) if not amount]
     waits = " and ".join(filter(None, [", ".join(idle[:-1]), *idle[-1:]]))
@@ -70,7 +71,7 @@ def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str, str]:
         for r in range(len(work))
         for a, b in [plan.deal[r - step]]
     )
-    return title, note, f"{title}. {note}\n{each}."
+    return note, f"{title}. {note}\n{each}."
 
 
 def _angle(rank: float, size: int) -> float:
@@ -80,12 +81,12 @@ def _angle(rank: float, size: int) -> float:
 
 def _ring(size: int, step: int) -> str:
     """Return the ring with its packets: they move on as the whole ring turns."""
-    (x, y), radius, (wide, tall) = CENTRE, 80.0 if size == 4 else 58.0, PACKET
+    (x, y), radius, (wide, tall) = CENTRE, 74.0 if size == 4 else 58.0, PACKET
     body = [tag("circle", cx=x, cy=y, r=radius, fill="none", stroke="grid", stroke_width=9)]
     for rank in range(size):
         turned = f"rotate({number(_angle(rank + 0.5, size))})translate({number(radius)})"
         placed = f"translate({number(x)} {number(y)}){turned}"
-        body.append(tag("path", d="M-6-6L0 6L6-6z", fill="muted", transform=placed))
+        body.append(tag("path", d="M-5-5L0 5L5-5z", fill="muted", transform=placed))
     packets = []
     for owner in range(size):
         names = [
@@ -115,13 +116,16 @@ def _tile(x: float, y: float, plan: Timetable, i: int, j: int, step: int, part: 
     top, foot = (0.0, wide) if i == j else (wide, -wide)
     shape = f"h{number(top)}v{number(tall)}h{number(foot)}z"
     when = plan.tiles[i, j][1] if j <= i else len(plan.deal)
-    shade = "1" if when == step else "0.4" if when < step else "0"
+    shade = SHADES["now" if when == step else "done" if when < step else "to do"]
     return tag("path", d=f"M{number(x + 0.75)} {number(y + 0.75)}{shape}", fill_opacity=shade,
                opacity="1" if j <= i else "0", data_part=part)  # fmt: skip
 
 
 def _device(plan: Timetable, rank: int, step: int) -> str:
-    """Return a device: in its rows the own queries, in its columns all keys, and so its tiles."""
+    """Return a device: in its rows the own queries, in its columns all keys, and so its tiles.
+
+    The keys at hand have their numbers, and a strip down the column where there is work for them.
+    """
     size, (wide, tall) = len(plan.deal), BOX
     angle, work = radians(_angle(rank, size)), plan.work[rank][step]
     x = 3.0 if cos(angle) < 0 else WIDEST - 3 - wide
@@ -144,17 +148,17 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
     ]  # fmt: skip
     left, top = x + 25, y + 40
     for place, j in enumerate(plan.deal[rank - step]):
-        body.append(rect(left + j * CELL, top - 15, CELL, 15 + 2 * TALL, "key", fill_opacity="0.25",
-                         data_part=f"at-hand-{rank}-{place}"))  # fmt: skip
+        works = any(j <= i for i in plan.deal[rank])
+        down = f"translate({number(left + j * CELL)} {number(top - 17)})"
+        strip = rect(0, 0, CELL, 17 + 2 * TALL * works, "key", fill_opacity="0.25",
+                     data_part=f"strip-{rank}-{place}")  # fmt: skip
+        strip += text(CELL / 2, 13, str(j), font_weight="600", data_part=f"key-{rank}-{place}")
+        body.append(tag("g", strip, transform=down, data_part=f"at-hand-{rank}-{place}"))
     keys = range(2 * size)
-    # One text for all numbers of keys, each at its own x.
-    places = " ".join(number(left + (j + 0.5) * CELL) for j in keys)
-    body.append(tag("text", "".join(map(str, keys)), x=places, y=top - 4, fill="ink", font_size=12,
-                    text_anchor="middle"))  # fmt: skip
     tiles = []
     for row, i in enumerate(plan.deal[rank]):
         y = top + row * TALL
-        body.append(text(left - 5, y + 13, str(i), fill="query", font_size=12, text_anchor="end",
+        body.append(text(left - 5, y + 13, str(i), fill="query", text_anchor="end",
                          data_part=f"queries-{rank}-{row}"))  # fmt: skip
         tiles += [
             _tile(left + j * CELL, y, plan, i, j, step, f"tile-{rank}-{row}-{j}")
@@ -163,6 +167,34 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
         ]
     body.append(tag("g", "".join(tiles), fill="ink", stroke="muted", stroke_width=0.8))
     return "".join(body)
+
+
+def _legend() -> str:
+    """Return what the three shades of a tile say, and what a half is."""
+    body, x, tall = list[str](), 6.0, TALL - 1.5
+    look: dict[str, Any] = {"stroke": "muted", "stroke_width": 0.8}
+    for name, shade in SHADES.items():
+        body.append(rect(x, TOP - 26, CELL, tall, "ink", fill_opacity=shade, **look))
+        body.append(text(x + CELL + 5, TOP - 14, name, **START))
+        x += CELL + 26 + 7 * len(name)
+    path = f"M{number(x)} {number(TOP - 26)}v{number(tall)}h{number(CELL)}z"
+    body.append(tag("path", d=path, fill="none", **look))
+    body.append(text(x + CELL + 5, TOP - 14, "half a tile: later keys are masked", **START))
+    return "".join(body)
+
+
+def _ghost(other: Timetable, end: float, unit: float) -> str:
+    """Return the work of the other layout that comes after the end of this one, as outlines."""
+    body, ends = list[str](), list(accumulate(other.lengths, initial=0.0))
+    for rank, row in enumerate(other.work):
+        for s, busy in enumerate(row):
+            x = max(ends[s], end)
+            wide = max(ends[s] + busy - x, 0) * unit
+            body.append(rect(
+                LEFT + x * unit, TOP + rank * ROW + 2, wide, ROW - 4, "grid",
+                data_part=f"ghost-{rank}-{s}",
+            ))  # fmt: skip
+    return tag("g", "".join(body), fill_opacity=0.3, stroke="muted", stroke_dasharray="2 3")
 
 
 def _bars(plan: Timetable, step: int, longest: float) -> str:
@@ -190,7 +222,7 @@ def _bars(plan: Timetable, step: int, longest: float) -> str:
     body.append(line(LEFT, bottom + 4, LEFT + longest * unit, bottom + 4, "muted"))
     for tick in range(0, int(longest) + 1, 2):
         body.append(text(LEFT + tick * unit, bottom + 20, str(tick), fill="muted"))
-    body.append(axis_title(LEFT - 12, bottom + 20, "time", text_anchor="end"))
+    body.append(axis_title(LEFT + ROOM / 2, bottom + 38, "time, in tiles; sending is not counted"))
     return "".join(body)
 
 
@@ -212,16 +244,26 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
 
     def draw(layout: int, step: int) -> Frame:
         kind, plan = LAYOUTS[layout], plans[LAYOUTS[layout]]
-        title, note, label = _words(kind, plan, step)
+        note, label = _words(kind, plan, step)
+        totals = [_amount(sum(plans[name].lengths)) for name in (kind, LAYOUTS[1 - layout])]
+        idle = sum(not row[step] for row in plan.work)
+        headline = f"{kind} needs time {totals[0]}, {LAYOUTS[1 - layout]} {totals[1]}: "
+        headline += f"{idle} device{'s wait' if idle > 1 else ' waits'}" if idle else "nobody waits"
+        end = sum(plan.lengths)
+        past = f"{LAYOUTS[1 - layout]}: until {totals[1]}" if end < longest else ""
         body = [
-            text(3, 18, title, data_part="title", font_size=15, font_weight="600", **START),
+            text(3, 18, headline, data_part="title", font_size=15, font_weight="600", **START),
             text(3, 39, "Queries (rows) stay.", fill="query", **START),
             text(WIDEST - 3, 39, "Keys and values (columns) travel.", fill="key",
                  text_anchor="end"),
             *(_device(plan, rank, step) for rank in range(n_devices)),
             _ring(n_devices, step),
+            _legend(),
+            _ghost(plans[LAYOUTS[1 - layout]], end, ROOM / longest),
+            text(LEFT + ROOM, TOP + ROW + 14, past, fill="muted", text_anchor="end",
+                 data_part="past"),
             _bars(plan, step, longest),
-            text(3, foot + 44, note, data_part="note", **START),
+            text(3, foot + 59, note, data_part="note", **START),
             tag("g", tag("circle", cx=CENTRE[0], cy=CENTRE[1], r=40, fill="ink", fill_opacity="0",
                          class_="attn-hit"),
                 data_part="next", data_pick=f"step:{(step + 1) % n_devices}"),
@@ -242,7 +284,7 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
             Control("step", "step", steps, min(2, n_devices - 1), pace=1.6),
         ],
         WIDEST,
-        foot + 54,
+        foot + 68,
         columns=("layout", "step", "device", "keys of device", "chunks", "tiles", "step lasts"),
         about="the ring's timetable",
     )
