@@ -20,8 +20,8 @@ START: dict[str, Any] = {"text_anchor": "start"}
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # The clocks: their left and right end, radius and centre; below the waves, a row a position.
-MARGIN, RIGHT, RADIUS, CLOCK = 46.0, 446.0, 21.0, 84.0
-WAVES, ROW, BEHIND = 122.0, 9.0, 3
+MARGIN, RIGHT, RADIUS, CLOCK = 46.0, 446.0, 21.0, 143.0
+WAVES, ROW, BEHIND = 177.0, 8.0, 3
 
 Clock = tuple[float, float]  # where its middle is, from the left, and its speed
 
@@ -29,9 +29,9 @@ Clock = tuple[float, float]  # where its middle is, from the left, and its speed
 def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawing:
     """Return a moving figure: the sinusoids of a position as clock hands, one for each pair.
 
-    One slider moves the position. Each hand turns with it and leaves behind what it has swept in
-    the last steps. The waves below hold its coordinates at all positions, the sine to the right
-    and the cosine upwards, and the numbers are those of the present one.
+    One slider moves the position. Each hand turns with it, and a thin one follows three positions
+    behind, always by the same angle. The waves below hold the sines at all positions, and the
+    numbers are those of the present one: the sine to the right, the cosine upwards.
 
     Args:
         n_positions: how many positions there are, from 0.
@@ -53,27 +53,31 @@ def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawin
     column = (RIGHT - MARGIN) / len(speeds)
     clocks = [(MARGIN + column * (c + 0.5), speed) for c, speed in enumerate(speeds)]
     foot = WAVES + ROW * n_positions
-    still = _faces(clocks) + _waves(clocks, n_positions)
+    still = _faces(clocks, n_positions) + _waves(clocks, n_positions)
 
     def draw(t: int) -> Frame:
         turned = [f"{degrees(speed * t):,.0f}°" for speed in speeds]
         words = f"Position {t}: the hands have turned {', '.join(turned)}."
-        note = ""
+        title, note = "Each hand turns at its own speed", f"Position {t}"
         if t >= BEHIND:
+            title = f"{BEHIND} positions apart: the same angles, at all positions"
             names = [f"z{place}".translate(SUBSCRIPTS) for place in (t, t - BEHIND)]
-            note = f"{' · '.join(names)} = {decimal(float(table[t] @ table[t - BEHIND]))}"
-            note += f", as for any two positions {BEHIND} apart"
+            note += f", and {t - BEHIND} (thin): {' · '.join(names)} = "
+            note += (
+                f"{decimal(float(table[t] @ table[t - BEHIND]))}, as for all pairs {BEHIND} apart"
+            )
         body = [
-            text(4, 18, f"position {t}", data_part="title", font_size=15, font_weight="600",
-                 **START),
-            text(RIGHT, 18, note, data_part="product", text_anchor="end"),
+            text(4, 16, title, data_part="title", font_size=15, font_weight="600", **START),
+            text(4, 37, note, data_part="product", **START),
             still,
             rect(MARGIN - 1, WAVES + ROW * t, RIGHT - MARGIN + 2, ROW * (n_positions - t),
                  "paper", fill_opacity="0.7", data_part="to-come"),
             *(text(MARGIN - 12, WAVES + ROW * place + 4.5, str(place), fill="muted",
-                   text_anchor="end", opacity=float(abs(t - place) > 1), data_part=f"at-{place}")
+                   opacity=float(min(abs(t - place), abs(t - BEHIND - place)) > 2),
+                   text_anchor="end", data_part=f"at-{place}")
               for place in range(0, n_positions, 4)),
-            _hands(table[t], clocks, t), _row(table[t], clocks, t, foot),
+            _before(table[max(t - BEHIND, 0)], clocks, t), _hands(table[t], clocks, t),
+            _row(table[t], clocks, t, foot),
         ]  # fmt: skip
         strips = (
             tag("rect", x=0, y=WAVES + ROW * (place - 0.5), width=RIGHT, height=ROW,
@@ -93,13 +97,17 @@ def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawin
     )
 
 
-def _faces(clocks: Sequence[Clock]) -> str:
+def _faces(clocks: Sequence[Clock], n_positions: int) -> str:
     """Return what of the clocks stays: their faces, and how many positions a turn takes."""
-    body = [axis_title(4, 40, "one turn takes so many positions:", **START)]
+    slow = f"slow hands hardly move in {n_positions}"
+    body = [
+        axis_title(4, 59, "positions in one turn:", **START),
+        axis_title(RIGHT, 59, slow, text_anchor="end"),
+    ]
     for x, speed in clocks:
         turn = 2 * pi / speed
         shown = f"{turn:,.0f}" if turn > 10 else f"{turn:.1f}"
-        body.append(text(x, 57, shown, fill="muted"))
+        body.append(text(x, 76, shown))
         body.append(tag("circle", cx=x, cy=CLOCK, r=RADIUS, fill="none", stroke="muted"))
         body.append(line(x, CLOCK - RADIUS, x, CLOCK - RADIUS + 5, "muted"))
     return "".join(body)
@@ -118,23 +126,46 @@ def _waves(clocks: Sequence[Clock], n_positions: int) -> str:
     return "".join(body)
 
 
-def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
-    """Return the hands, what they have swept, and their coordinates; a line goes down to the row.
+def _before(entries: Array, clocks: Sequence[Clock], t: int) -> str:
+    """Return the row three positions before, with its dots, and the angles to it, which stay."""
+    there, place = float(t >= BEHIND), max(t - BEHIND, 0)
+    row = [
+        line(MARGIN - 6, 0, RIGHT, 0, "muted", "4 3"),
+        rect(MARGIN - 36, -8, 30, 16, "paper", rx=8, stroke="muted"),
+        text(MARGIN - 21, 4.5, str(place), fill="muted", data_part="there"),
+    ]
+    angles = [axis_title(4, 97, f"angle between the hands, {BEHIND} positions apart:", **START)]
+    for clock, (x, speed) in enumerate(clocks):
+        at = round(x + RADIUS * float(entries[2 * clock]), 1)
+        row.append(tag("circle", cx=at, r=3, fill="paper", stroke="muted", stroke_width=1.5,
+                       data_part=f"dot-before-{clock}"))  # fmt: skip
+        angle = degrees(speed * BEHIND)
+        shown = f"{angle:.0f}°" if angle > 10 else f"{angle:.2g}°"
+        angles.append(text(x, 114, shown))
+    moved = f"translate(0 {number(WAVES + ROW * place)})"
+    return tag("g", "".join(row), transform=moved, opacity=there, data_part="row-before") + tag(
+        "g", "".join(angles), opacity=there, data_part="angles"
+    )
 
-    What is turned does not change its shape: each sector is one step behind the one before.
+
+def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
+    """Return the hands, thin ones behind them, and their coordinates; a line goes down to the row.
+
+    What is turned does not change its shape: the thin hand is always behind by the same angle.
     """
-    body, bow = [], f"A{number(RADIUS)} {number(RADIUS)} 0 0 1 "
+    body = []
     for clock, (middle, speed) in enumerate(clocks):
         x, y = (round(RADIUS * float(entry), 1) for entry in entries[2 * clock : 2 * clock + 2])
-        hand = []
-        for behind in range(BEHIND, 0, -1):
-            corners = [
-                f"{number(round(RADIUS * sin(angle), 1))} {number(round(-RADIUS * cos(angle), 1))}"
-                for angle in (-speed * behind, -speed * (behind - 1))
-            ]
-            hand.append(tag("path", d=f"M0 0L{corners[0]}{bow}{corners[1]}z",
-                            fill_opacity=0.44 - 0.11 * behind, opacity=float(t >= behind),
-                            data_part=f"swept-{clock}-{behind}"))  # fmt: skip
+        angle = -speed * BEHIND
+        tip = f"{number(round(RADIUS * sin(angle), 1))} {number(round(-RADIUS * cos(angle), 1))}"
+        reach = number(RADIUS)
+        sector = f"M0 0L{tip}A{reach} {reach} 0 0 1 0 -{reach}z"
+        thin = tag("path", d=sector, fill_opacity=0.25)
+        thin += tag("path", d=f"M0 0L{tip}", stroke="muted", stroke_width=1.5)
+        end_x, end_y = tip.split()
+        thin += tag("circle", cx=end_x, cy=end_y, r=3, fill="paper", stroke="muted",
+                    stroke_width=1.5)  # fmt: skip
+        hand = [tag("g", thin, opacity=float(t >= BEHIND), data_part=f"before-{clock}")]
         hand.append(tag("path", d=f"M0 0V{number(-RADIUS)}", stroke="ink", stroke_width=2.5))
         hand.append(tag("circle", cy=-RADIUS, r=3.5))
         legs = [
