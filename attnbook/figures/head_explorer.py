@@ -12,7 +12,7 @@ from attnbook.figures.drawing import WIDEST, Array, axis_title, number, rect, ta
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 # A small picture and its room; where the pictures begin; a letter's width; the length of a line.
-PICTURE, ROOM, LEFT, TOP, LETTER, LINES = 24.0, 26.0, 38.0, 56.0, 7.6, 108.0
+PICTURE, ROOM, LEFT, TOP, LETTER, LINES = 24.0, 26.0, 38.0, 66.0, 7.6, 108.0
 LEVELS = ((0.2, "0.4"), (0.4, "1"))  # from such a weight on, a picture has a cell, and how strong
 PLAIN = {"fill": None, "text_anchor": None, "font_size": None}  # what a group of texts says once
 LEAST = 0.1  # a smaller weight has no line: with them the frames would be too many bytes
@@ -38,15 +38,18 @@ def head_explorer(
     sentences: Mapping[str, Sequence[str]],
     weights: ArrayLike,
     *,
-    looks: tuple[str, str],
+    looks: tuple[str, ...],
     start: tuple[int, int] = (0, 0),
+    model: str = "",
 ) -> MovingDrawing:
     """Return a moving figure: a picture of the weights of each head, and one head as lines.
 
     A line is as thick as its weight; weights below 10 percent have none. Those of the query
-    `looks[0]` are stronger, and told in percent. Three heads have names: of the means over the
-    first sentence, they give most weight one token back, to the first token, and from `looks[0]`
-    to `looks[1]`. The pictures, too, are of the first sentence. `start` is (layer, head), from 0.
+    `looks[0]` stand out; its weights of the other tokens of `looks`, one or two, are told in
+    percent for all sentences. Three heads have names: of the means over the first sentence, they
+    give most weight one token back, to the first token, and from `looks[0]` to `looks[1]`. The
+    pictures, too, are of the first sentence. `start` is (layer, head), from 0, and `model` the name
+    of the model.
 
     Shapes:
         weights (sentences, layers, heads, T, T); T tokens in each sentence, at its name.
@@ -72,14 +75,14 @@ def head_explorer(
     if not (0 <= start[0] < n_layers and 0 <= start[1] < n_heads):
         raise ValueError(f"start must be (layer, head) below {(n_layers, n_heads)}; got {start}")
     places = [[tokens.index(look) for look in looks if look in tokens] for tokens in both]
-    if len(places[0]) != 2 or any(place != places[0] for place in places):
+    if not 2 <= len(places[0]) == len(looks) <= 3 or any(place != places[0] for place in places):
         raise ValueError(f"looks must be at the same places in all sentences; got {looks}")
-    it, noun = places[0]
+    it, noun = places[0][:2]
     longest = max((token for tokens in both for token in tokens), key=len)
     column = LEFT + n_layers * ROOM + 16
     query_at = round(column + LETTER * max(len(longest), 6)) + 5
     key_at = query_at + LINES
-    width = key_at + query_at - column + 2
+    width = max(key_at + query_at - column + 2, 430)
     if width > WIDEST:
         raise ValueError(
             f"the drawing must be at most {WIDEST:g} wide; got {width:g}, with {longest!r} and "
@@ -99,23 +102,46 @@ def head_explorer(
         # A stroke lies about its line: the first column is half a cell from the edge.
         x, y = LEFT + layer * ROOM + 1 + scale / 2, TOP + head * ROOM + 1
         moves = f"translate({number(x)} {number(y)}) scale({number(scale)})"
-        inner = tag("rect", x=-0.5, width=n_tokens, height=n_tokens, stroke_opacity="0.2")
+        inner = tag("rect", x=-0.5, width=n_tokens, height=n_tokens, stroke="none")
         for least, shade in LEVELS:
             path = _picture(table[0, layer, head], least)
             inner += tag("path", d=path, stroke_opacity=shade if shade != "1" else None)
         pictures += tag("g", inner, transform=moves,
                         data_pick=f"layer:{layer} head:{head}")  # fmt: skip
+    marks = {"[CLS]": "start", "[SEP]": "end"}
+    said = ", ".join(f"{token}: {marks[token]}" for token in both[0] if token in marks)
+    notes = [
+        f"{said}. " * bool(said) + f"Weights below {LEAST:.0%} have no line.",
+        f"Small pictures: “{names[0]}”" + f" Model: {model}" * bool(model),
+    ]
+    foot = TOP + tall + 18
     still = [
-        axis_title(LEFT, 18, "layer", text_anchor="start"),
+        axis_title(2, TOP - 8, "layer", text_anchor="start"),
         axis_title(10, TOP + tall / 2, "head", upright=True),
         *(text(LEFT + (n + 0.5) * ROOM, TOP - 8, str(n)) for n in range(n_layers)),
         *(text(LEFT - 5, TOP + (n + 0.5) * ROOM + 4.5, str(n), text_anchor="end")
           for n in range(n_heads)),
+        rect(LEFT, TOP, n_layers * ROOM, n_heads * ROOM, "grid"),
         tag("g", pictures, fill="paper", stroke="weight"),
         text(query_at - 5, TOP - 8, "query", text_anchor="end", fill="query"),
         text(key_at + 5, TOP - 8, "key", text_anchor="start", fill="key"),
-        axis_title(8, TOP + tall + 22, "the head that looks most", text_anchor="start"),
+        *(axis_title(8, foot + 17 * n, words, text_anchor="start")
+          for n, words in enumerate((*notes, "The head that looks most:"))),
     ]  # fmt: skip
+    beside = []  # where a weight of `looks[0]` stands: sentence, key, x
+    differ = [n for n in range(n_tokens) if len({tokens[n] for tokens in both}) > 1]
+    x = 8.0
+    for look, key in zip(looks[1:], places[0][1:], strict=True):
+        name = f"{looks[0]} → {look}:" if key == noun else f"{look}:"
+        still.append(text(x, 37, name, text_anchor="start"))
+        x += 6.6 * len(name) + 4
+        for n, tokens in enumerate(both):
+            word = tokens[differ[0]] if differ else names[n]
+            x += 6 * len(word) + 8
+            still.append(text(x, 37, word, text_anchor="end", fill="muted"))
+            beside.append((n, key, x + 4))
+            x += 39
+        x += 4
     pairs = [
         (query, key)
         for query, key in product(range(n_tokens), repeat=2)
@@ -140,11 +166,14 @@ def head_explorer(
             *still,
             rect(LEFT + layer * ROOM - 1, TOP + head * ROOM - 1, ROOM + 2, ROOM + 2, rx=3,
                  stroke="ink", stroke_width=3, data_part="chosen"),
-            text(column, 16, title, text_anchor="start", font_size=15, font_weight="600",
+            text(8, 16, title, text_anchor="start", font_size=15, font_weight="600",
                  data_part="title"),
-            text(column, 33, f"{looks[0]} → {told}", text_anchor="start", fill="weight",
-                 data_part="told"),
-            tag("g", lines[False], stroke_opacity="0.45", **look),
+            text(152, 16, f"{looks[0]} looks at {told}", text_anchor="start", fill="weight",
+                 font_weight="600", data_part="told"),
+            *(text(at, 37, f"{table[n, layer, head, it, key].round(6):.0%}", text_anchor="start",
+                   fill="weight", font_weight="600", data_part=f"percent-{n}-{key}")
+              for n, key, at in beside),
+            tag("g", lines[False], stroke_opacity="0.15", **look),
             tag("g", lines[True], **look),
             rect(column - 3, middles[it] - 10, query_at - column + 3, 20, rx=3, stroke="query",
                  stroke_width=2),
@@ -157,7 +186,7 @@ def head_explorer(
                 column_of += text(x, y + 4.5, token, data_part=part, **PLAIN)
             body.append(tag("g", column_of, fill="ink", text_anchor=anchor, font_size=13))
         for place, (name, (one, other)) in enumerate(named.items()):
-            x, y = 8 + place * step, TOP + tall + 30
+            x, y = 8 + place * step, TOP + tall + 60
             thick = "3" if (one, other) == (layer, head) else "1"
             body += [
                 rect(x, y, step - 8, 26, rx=13, stroke="ink", stroke_width=thick,
@@ -181,7 +210,7 @@ def head_explorer(
             Control("head", "head", tuple(map(str, range(n_heads))), start[1]),
         ),
         width,
-        TOP + tall + 62,
+        TOP + tall + 90,
         columns=("layer.head", *named, *(f"{looks[0]} looks at, {name}" for name in names)),
         about="where each head looks",
     )
