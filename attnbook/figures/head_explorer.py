@@ -82,7 +82,7 @@ def head_explorer(
     column = LEFT + n_layers * ROOM + 16
     query_at = round(column + LETTER * max(len(longest), 6)) + 5
     key_at = query_at + LINES
-    width = max(key_at + query_at - column + 2, 430)
+    width = max(key_at + query_at - column + 2, WIDEST)
     if width > WIDEST:
         raise ValueError(
             f"the drawing must be at most {WIDEST:g} wide; got {width:g}, with {longest!r} and "
