@@ -169,15 +169,15 @@ def memory_levels(
     for (begin, _, pipe), rate in zip(sides, bandwidths[1:], strict=False):
         if pipe:
             still.append(text(AXIS - pipe / 2 - 4, begin + GAP - 2, f"{rate / 1e12:.0f} TB/s",
-                              font_size=12, **END))  # fmt: skip
+                              font_size=13, **END))  # fmt: skip
     drawn = memory.size * unit / ((EDGE - 8) * TALL)
     foot, shelf = mouth + TALL, mouth + 46
     still += [
         rect(4, 30, EDGE, floor - 30, stroke="muted", rx=6),
         text(12, 48, "chip", fill="muted", **START),
         text(AXIS + 16, floor + 17, f"{speed / 1e12:.1f} TB/s", **START),
-        text(EDGE, floor + 17, "equal areas: equal bytes", fill="muted", font_size=12, **END),
-        text(EDGE, floor + 33, "wider pipe: faster", fill="muted", font_size=12, **END),
+        text(EDGE, floor + 17, "equal areas: equal bytes", fill="muted", font_size=13, **END),
+        text(EDGE, floor + 33, "wider pipe: faster", fill="muted", font_size=13, **END),
         tag("path", d=f"M8 {number(foot)}V{number(mouth)}H{EDGE:g}V{number(foot)}", fill="none",
             stroke="ink", stroke_width=1.5),
         line(8, foot, EDGE, foot, "muted", "2 5"),
@@ -201,7 +201,7 @@ def memory_levels(
     times = [(sent[way][-1] / speed, computing) for way in WAYS]
     longest = max(map(max, times))
     ratio = f"{sent[WAYS[0]][-1] / sent[WAYS[1]][-1]:.0f} times less traffic"
-    given = f"one head, {n_tokens:,} tokens × {width}, 16 bits, {gpu}: the longer bar decides"
+    given = f"{n_tokens:,} tokens, {width} wide, 16 bits, {gpu}: the longer bar decides"
     # The last frame of each way says which time decides.
     for moves, (transfer, _) in zip(ways.values(), times, strict=True):
         later, sooner = sorted((transfer, computing), reverse=True)
@@ -265,7 +265,7 @@ def memory_levels(
                              data_part=f"home-{name}"))  # fmt: skip
             body.append(rect(spot[0] - side / 2, spot[1], side, side, shade, opacity=bool(now),
                              data_part=f"small-{name}"))  # fmt: skip
-        body.append(text(8, foot + 17, given, fill="muted", font_size=12, **START))
+        body.append(text(8, foot + 17, given, fill="muted", font_size=13, **START))
         for n, name in enumerate(WAYS):
             y, mine = foot + 26 + 2 * PITCH * n + 5 * n, name == way
             # The dashed frame is the whole time; the bar has come so far, the other way's is pale.

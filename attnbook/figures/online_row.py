@@ -111,7 +111,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 70, "grid",
                  fill_opacity="0.6", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
-            text(LEFT, FOOT - 7, "each gap adds exp(−gap)", fill="weight", font_size=12, **START),
+            text(LEFT, FOOT - 7, "each gap adds exp(−gap)", fill="weight", font_size=13, **START),
         ]  # fmt: skip
         for j, score in enumerate(s):
             middle, here = LEFT + (j + 0.5) * slot, j <= step.key
@@ -121,7 +121,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                              fill_opacity="0.5", data_part=f"gap-{j}"))  # fmt: skip
             parts = (
                 rect(-9, up(score) - 2, 18, 5, "key"),
-                text(0, FOOT + 36, decimal(score, 1), font_size=12, fill="key"),
+                text(0, FOOT + 36, decimal(score, 1), font_size=13, fill="key"),
                 text(0, FOOT + 54, f"{v[j]:g}".replace("-", "−"), fill="value"),
             )
             body.append(tag("g", "".join(parts), transform=f"translate({number(x)} 0)",
@@ -166,7 +166,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                 data_part="shrink"),
             text(PILE + WIDE / 2, tall + 18, f"× {factor:.2f}", data_part="factor",
                  font_weight="600", opacity=rise),
-            text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=12, opacity=rise,
+            text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=13, opacity=rise,
                  data_part="was"),
         ]  # fmt: skip
         mean_at = min(max(x, PILE + 62), WIDTH - 64)

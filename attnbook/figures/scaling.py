@@ -195,7 +195,7 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdi
         tag("g", tag("g", bars, fill_opacity=0.35, stroke="weight") + most, fill="weight",
             transform=f"translate({left:g} {BASE:g}) scale(1 -1)"),
         line(left, BASE, left + PANEL, BASE, "muted"),
-        tag("g", names, fill="muted", text_anchor="middle", font_size=12),
+        tag("g", names, fill="muted", text_anchor="middle", font_size=13),
         text(x, BASE - heights[leader] - 5, f"{weights[leader]:.2f}", fill="weight",
              font_weight="600", data_part=f"largest-{panel}"),
         text(left + PANEL / 2, BASE + 34, verdict, data_part=f"verdict-{panel}",

@@ -121,7 +121,7 @@ def _mark(name: str, box: tuple[float, float, float, float]) -> str:
         return rect(*box, "grid", fill_opacity="0.5") + tick
     turned = f"rotate(-90 {number(x)} {number(y)})" if box[2] < 60 else None
     room = max(box[2:]) > 60
-    return text(x, y + 4, "skipped" if room else "–", font_size=12, transform=turned, **HALO)
+    return text(x, y + 4, "skipped" if room else "–", font_size=13, transform=turned, **HALO)
 
 
 def _hatch(part: Array) -> str:
@@ -159,7 +159,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
     for i, j in np.ndindex(len(step.rows), n_keys):
         x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
         shown = decimal(step.held[i, j], 1) if (i, j) in step.held else ""
-        body.append(text(x, y, shown, data_part=f"score-{i}-{j}", font_size=12, **HALO))
+        body.append(text(x, y, shown, data_part=f"score-{i}-{j}", font_size=13, **HALO))
     x, top, wide, tall = _box(step.here)
     # The blocks of queries, keys and values that the tile is made of come along with it.
     blocks = {
@@ -171,7 +171,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         there = bool(step.here)
         body += [
             rect(*box, shade, rx=2, opacity=there, data_part=f"block-{name}"),
-            text(box[0] + box[2] / 2, box[1] + box[3] / 2 + 4.5, name, fill="paper", font_size=12,
+            text(box[0] + box[2] / 2, box[1] + box[3] / 2 + 4.5, name, fill="paper", font_size=13,
                  font_weight="600", opacity=there, data_part=f"letter-{name}"),
         ]  # fmt: skip
     body.append(
@@ -182,14 +182,14 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         y = TOP + (i + 0.5) * CELL
         body.append(text(LEFT - 6, y + 5, str(i), fill="query", **end))
         told = f"old ℓ and õ × {step.factors[i]:.2f}" if i in step.factors else ""
-        body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=12,
+        body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=13,
                          **end))  # fmt: skip
         for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
             look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | end
             body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
     for c, (name, shade) in enumerate(COLUMNS.items(), start=1):
         body.append(
-            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=12, **end)
+            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=13, **end)
         )
         body.append(text(right + c * COLUMN, TOP - 9, name, fill=shade, **end))
     body += [text(LEFT + (j + 0.5) * CELL, TOP - 7, str(j), fill="key") for j in range(n_keys)]
