@@ -107,17 +107,23 @@ def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
     raw_scores = query @ key.T
     weights = softmax(raw_scores / np.sqrt(2))
     output = weights @ value
-    since = {"score-number": 1, "exp-number": 3, "weight-number": 4, "share-number": 5}
+    shadows = raw_scores / np.linalg.norm(query, axis=1)[:, None]
+    since = {"exp-number": 3, "weight-number": 4, "share-number": 5}
+    assert drawing.controls[1].options[drawing.controls[1].start] == "shares"
     for frame, parts in enumerate(frames(drawing)):
         t, step = divmod(frame, 7)
         for j, (name, first) in product(range(3), since.items()):
             assert (parts[f"{name}-{j}"]["text"] == "") == (step < first), (name, frame)
         for j, token in enumerate(("the", "cat", "sat")):
-            score = raw_scores[t, j] / (1 if step == 1 else 2**0.5)
-            if step >= 1:
-                assert parts[f"score-number-{j}"]["text"] == minus(f"{score:.2f}")
+            score = (shadows, raw_scores, raw_scores / 2**0.5)[min(step, 2)][t, j]
+            assert parts[f"score-number-{j}"]["text"] == minus(f"{score:.2f}")
             if step >= 4:
                 assert parts[f"weight-number-{j}"]["text"] == f"{token} {weights[t, j]:.2f}"
+        if step == 1:
+            assert f"({np.linalg.norm(query[t]):.2f})" in parts["step"]["text"]
+        if step >= 4:  # as they are printed, the exponentials add up to their sum
+            printed = [float(parts[f"exp-number-{j}"]["text"]) for j in range(3)]
+            assert parts["sum"]["text"] == f"sum {sum(printed):.4f}"
         if step == 6:
             entries = minus(", ".join(f"{entry:.2f}" for entry in output[t]))
             assert parts["output-number"]["text"] == f"({entries})"
@@ -139,7 +145,7 @@ def test_stepper_turns_scores_into_parts_of_1_and_adds_the_shares_up_to_the_outp
     for t in range(3):
         of_token = found[7 * t : 7 * t + 7]
         # One unit for products, scores and exponentials.
-        unit = 142 / np.exp(scores).max()
+        unit = 132 / np.exp(scores).max()
         for step, shown in ((1, raw_scores), (2, scores)):
             wide = [float(of_token[step][f"score-{j}"]["width"]) for j in range(3)]
             np.testing.assert_allclose(wide, unit * abs(shown[t]), atol=0.2)
