@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, line, rect, tag, text
-from attnbook.figures.grid import as_matrix, cells
+from attnbook.figures.grid import as_matrix, cell_look, cells
 from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -90,8 +90,9 @@ def product(
     """Return the moving drawing of `first` times `second`, one entry of the result after another.
 
     Each entry takes two frames: its row and its column are framed, then their pairs have
-    met and add up. It opens on the entry (row, column) of `start`. Rows are named by the first
-    matrix or the result, columns by the second or the result, what is between by either factor.
+    met and add up. It opens on the entry (row, column) of `start`; the entries after it are still
+    empty. Rows are named by the first matrix or the result, columns by the second or the result,
+    what is between by either factor.
 
     Raises:
         ValueError: when the result is not the product.
@@ -120,7 +121,7 @@ def product(
     gap = max(beside + max(long_b + 20 - wide / 2, 8), 26 + long_c)
     wide = max(wide, min(60.0, (WIDEST - 8 - left - gap) // (inner + m)))
     right = left + inner * wide + gap
-    top, low = 46.0, 46 + inner * HIGH + 34
+    top, low = 74.0, 74 + inner * HIGH + 34
     foot = low + n * HIGH
     # A pair meets above its column of the first matrix and beside its row of the second.
     meet = [(left + (k + 0.5) * wide, top + (k + 0.5) * HIGH + 4.5) for k in range(inner)]
@@ -129,14 +130,15 @@ def product(
     for matrix, x, y in ((first, left, low), (second, right, top), (result, right, low)):
         above = y - 29 if matrix is second else foot + 20
         limit = float(np.max(np.abs(matrix.table)))
-        body += cells(matrix.table, x, y, limit, digits, wide, HIGH, matrix.meaning())
+        if matrix is not result:
+            body += cells(matrix.table, x, y, limit, digits, wide, HIGH, matrix.meaning())
         body += title(x + matrix.table.shape[1] * wide / 2, above, matrix)
     for k, name in enumerate(between):
         x, y = meet[k]
-        body += text(x, low - 9, name, fill="muted") + line(x, y + 8, x, low - 24, "grid")
+        body += text(x, low - 9, name, fill="muted") + line(x, y + 8, x, low - 24, "muted", "2 2")
         body += text(right - 8, y, name, fill="muted", text_anchor="end")
         if right - beside - x > long_b + 24:
-            body += line(x + long_b + 14, y - 4.5, right - beside, y - 4.5, "grid")
+            body += line(x + long_b + 14, y - 4.5, right - beside, y - 4.5, "muted", "2 2")
     for j, name in enumerate(columns):
         body += text(right + (j + 0.5) * wide, top - 9, name)
     for i, name in enumerate(rows):
@@ -151,8 +153,10 @@ def product(
     ]
     read = " ".join([first.words(digits), "·", second.words(digits), "=", result.words(digits)])
 
-    def number(part: str, words: str, of: Matrix, opacity: int, *at: float, anchor: str) -> str:
-        return text(*at, words, fill=of.meaning() or "ink", font_weight="600", opacity=opacity,
+    def number(
+        part: str, words: str, of: Matrix, opacity: int, x: float, y: float, anchor: str
+    ) -> str:
+        return text(x, y, words, fill=of.meaning() or "ink", font_weight="600", opacity=opacity,
                     text_anchor=anchor, data_part=part)  # fmt: skip
 
     def pairs(entry: int, added: int) -> str:
@@ -180,7 +184,15 @@ def product(
         shown = rect(edge, y, x - edge, HIGH, "grid", fill_opacity=0.6, data_part="across")
         shown += rect(x, under, wide, y - under, "grid", fill_opacity=0.6, data_part="down")
         shown += rect(right, low, m * wide, n * HIGH, "paper") + body
-        shown += rect(x, y, wide, HIGH, "paper", opacity=1 - added, data_part="cover")
+        limit = float(np.max(np.abs(c)))
+        for at, (p, q) in enumerate(np.ndindex(n, m)):
+            there = int(at < entry + added)
+            left_of, above = right + q * wide, low + p * HIGH
+            shown += rect(left_of, above, wide, HIGH, stroke="grid")
+            look = cell_look(float(c[p, q]), limit, result.meaning())
+            inside = rect(left_of, above, wide, HIGH, **look)
+            inside += text(left_of + wide / 2, above + HIGH / 2 + 4.5, shown_c[p][q])
+            shown += tag("g", inside, opacity=there, data_part=f"entry-{at}")
         frames = ("row", left, y, inner * wide, HIGH), ("column", x, top, wide, inner * HIGH)
         for part, *box in (*frames, ("cell", x, y, wide, HIGH)):
             shown += rect(*box, stroke="ink", stroke_width=2.5, rx=2, data_part=part)
@@ -189,11 +201,16 @@ def product(
             shown += text(at, level, "·", opacity=added, data_part=f"times-{k}")
             before = at - 12 - 8 * len(shown_a[i][k])
             shown += text(before, level, sign, opacity=added, text_anchor="end", stroke="paper",
-                          stroke_width=4, paint_order="stroke", data_part=f"plus-{k}")  # fmt: skip
+                          stroke_width=8, paint_order="stroke", data_part=f"plus-{k}")  # fmt: skip
         shown += pairs(entry, added)
-        at_sum, at_entry = (edge + 6, low - 9), (x + wide / 2, y + HIGH / 2 + 4.5)
-        shown += number("sum", f"= {shown_c[i][j]}", result, added, *at_sum, anchor="start")
+        # The sum stands in the lane that leads to its cell.
+        middle = y + HIGH / 2 + 4.5
+        at_sum, at_entry = ((edge + right) / 2, middle), (x + wide / 2, middle)
+        shown += number("sum", f"= {shown_c[i][j]}", result, added, *at_sum, anchor="middle")
         shown += number("asked", "" if added else "?", result, 1, *at_entry, anchor="middle")
+        shown += text(8, 17, _whose(first, second, result, rows[i], columns[j])
+                      + f" = {shown_c[i][j]}" * added, text_anchor="start", font_size=15,
+                      font_weight="600", data_part="whose")  # fmt: skip
         told = f"Row {rows[i]} of {first.name} meets column {columns[j]} of {second.name}"
         if added:
             told = f"{rows[i]}, {columns[j]}: {sums[entry]} = {shown_c[i][j]}"
@@ -206,6 +223,16 @@ def product(
     heads = f"row of {first.name}", f"column of {second.name}", "sum of products", result.name
     return moving(draw, [control], right + m * wide + 8, foot + 28, columns=heads,
                   about=f"{first.name} · {second.name} = {result.name}")  # fmt: skip
+
+
+def _whose(first: Matrix, second: Matrix, result: Matrix, row: str, column: str) -> str:
+    """Return what an entry of the result means, as far as the names of the matrices say it."""
+    if (first.name, second.name) == ("Q", "Kᵀ"):
+        return f"query of {row} · key of {column}"
+    kind = result.meaning()
+    if kind in ("query", "key", "value", "output"):
+        return f"{kind} of {row}, " + (f"entry {column}" if column.isdigit() else f"{column} entry")
+    return f"row {row} · column {column}"
 
 
 def _each(columns: Sequence[tuple[str, int]] | None) -> list[str] | None:

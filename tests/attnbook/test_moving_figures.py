@@ -184,6 +184,11 @@ def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
         asked, added = shown[2 * entry : 2 * entry + 2]
         assert (asked["asked"]["text"], asked["sum"]["opacity"]) == ("?", "0")
         assert (added["asked"]["text"], added["sum"]["opacity"]) == ("", "1")
+        names = ("the", "cat", "sat")
+        assert asked["whose"]["text"] == f"query of {names[i]} · key of {names[j]}"
+        for parts, done in ((asked, entry), (added, entry + 1)):  # the others are still empty
+            there = [parts[f"entry-{other}"]["opacity"] for other in range(9)]
+            assert there == ["1"] * done + ["0"] * (9 - done)
         assert added["sum"]["text"] == f"= {minus(f'{query[i] @ key[j]:.2f}')}"
         assert next(rows)[-1] == minus(f"{query[i] @ key[j]:.2f}")
         for k, old in product(range(2), range(2)):
