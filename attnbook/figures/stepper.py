@@ -17,9 +17,9 @@ from attnlib.numpy_dense import attention_scores, softmax
 # What each step is called, and what it does, as the line above the drawing says it.
 STEPS = (
     ("query", "each key casts a shadow on the query q"),
-    ("dot products", "shadow × length of q ({}) = product q·k"),
+    ("products", "shadow × length of q ({}) = product q·k"),
     ("scale", "each product ÷ √2, as dₖ = 2, is a score"),
-    ("exponentials", "the exponential of a score is positive"),
+    ("exp", "the exponential of a score is positive"),
     ("weights", "divided by their sum, they make up 1: weights"),
     ("shares", "each value times its weight is its share"),
     ("output", "laid head to tail, the shares end at o, the output"),

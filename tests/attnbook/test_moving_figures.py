@@ -203,26 +203,37 @@ def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
     assert next(rows, None) is None
 
 
-def test_permuted_rows_take_their_weights_and_outputs_along() -> None:
-    drawing, weights = moving("permuted"), drawings.ORDERED
-    orders = list(permutations(range(3)))
-    for order, parts, label in zip(orders, frames(drawing), drawing.labels, strict=True):
+def test_permuted_rows_keep_their_numbers_until_positions_are_added() -> None:
+    drawing, (x, *matrices) = moving("permuted"), drawings.examples.running()[1:]
+    orders, rows = list(permutations(range(3))), iter(drawing.table[1:])
+    found = frames(drawing)
+    for frame, (added, order) in enumerate(product((0, 1), orders)):
+        parts = found[frame]
+        there = x[list(order)] + added * drawings.SHIFTS
+        query, key, value = (there @ matrix for matrix in matrices)
+        weights = softmax(query @ key.T / 2**0.5)
+        output = weights @ value
 
         def place(name: str, axis: int, parts: drawings.Parts = parts) -> float:
             return float(parts[name]["transform"][len("translate(") : -1].split()[axis])
 
+        changed = 0
         for i, j in product(range(3), range(3)):
-            assert order.index(i) < order.index(j) or place(f"row-{i}", 1) >= place(f"row-{j}", 1)
-            by_key = place(f"key-{j}", 0)
-            assert place(f"weight-{i}-{j}", 0) == by_key
-        lefts = [place(f"key-{token}", 0) for token in order]
-        assert lefts == sorted(lefts)
-        told = f"row {order.index(1)}, column {order.index(1)}"
-        assert "the weight 0.75, which q gives to q" in label and told in label
-        for position, token in enumerate(order):
-            row = drawing.table[1 + 3 * orders.index(order) + position]
-            assert row[2] == "pqr"[token]
-            assert row[3] == ", ".join(f"{w:.2f}" for w in weights[token, list(order)])
+            a, b = order.index(i), order.index(j)
+            assert a < b or place(f"row-{i}", 1) >= place(f"row-{j}", 1)
+            assert place(f"weight-{i}-{j}", 0) == place(f"key-{j}", 0)
+            for name, expected in (("w", weights[a, b]), ("o", output[a, j])):
+                shown = parts[f"{name}-{i}-{j}-now"]["text"]
+                assert shown == minus(f"{expected:.2f}")
+                at_first = found[6 * added][f"{name}-{i}-{j}-now"]["text"]
+                assert parts[f"{name}-{i}-{j}-old"]["text"] == at_first * (shown != at_first)
+                changed += shown != at_first
+        assert (changed > 0) == (added == 1 and order != (0, 1, 2))
+        assert f" {changed} of 18 numbers" in drawing.labels[frame]
+        for a, token in enumerate(order):
+            row = next(rows)
+            assert row[2] == ("the", "cat", "sat")[token]
+            assert row[3] == ", ".join(f"{w:.2f}" for w in weights[a])
 
 
 def test_the_way_to_the_output_shows_each_matrix_from_its_step_on() -> None:

@@ -52,7 +52,7 @@ SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n 
 
 BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
 
-ORDERED = np.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125], [0.0, 0.5, 0.5]])
+SHIFTS = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, 1.0]])
 
 
 def rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
@@ -171,7 +171,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
     "online_row": lambda: figures.online_row(ARRIVING, ARRIVING_VALUE),
     "permuted": lambda: figures.permuted(
-        np.eye(3), ORDERED, ORDERED @ [[1.0], [-2.0], [4.0]], "pqr", start=(2, 0, 1)
+        *examples.running()[1:], examples.running().tokens, SHIFTS, start=(1, 2, 0)
     ),
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline_explorer": lambda: figures.roofline_explorer(
