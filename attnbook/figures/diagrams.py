@@ -66,18 +66,19 @@ class Stage(NamedTuple):
 
 
 # Cells, and the room for three columns of them with what leads to the next.
-WIDE, HIGH, LEFT, NEXT = 38.0, 17.0, 34.0, 138.0
-ROWS = 22.0, 128.0, 234.0, 340.0
+WIDE, HIGH, LEFT, NEXT = 40.0, 17.0, 30.0, 140.0
+ROWS = 46.0, 142.0, 248.0, 356.0
 JOINED = {"X": "", "Q": "X", "K": "X", "V": "X", "R": "QK", "O": "AV"}
 STEPS = "X", "Q, K, V", "scores", "÷ √dₖ", "softmax", "output", "whole"
+# What a step does to all rows, and to the row of one token.
 TOLD = (
-    "X has a row of features for each token",
-    "each token gives a query, a key and a value",
-    "each query meets each key in a dot product, the raw score",
-    "every score is divided by the root of d_k",
-    "softmax makes the weights of each row add up to 1",
-    "each row of weights mixes the values to an output",
-    "the whole way from X to the output",
+    ("X has a row of features for each token", "{} has a row of features"),
+    ("Each token gives a query, a key and a value", "{} gives a query; all give keys and values"),
+    ("Each query meets each key: raw scores", "The query of {} meets each key: raw scores"),
+    ("Every score is divided by √dₖ", "The scores of {} are divided by √dₖ"),
+    ("Softmax: each row of weights adds up to 1", "Softmax: the weights of {} add up to 1"),
+    ("Each row of weights mixes the values", "The weights of {} mix all values: its output"),
+    ("From X to the output of every token", "From the row of {} to its output"),
 )
 
 
@@ -86,8 +87,9 @@ def attention_steps(
 ) -> MovingDrawing:
     """Return the moving drawing of the way from X to the output, with the numbers of all matrices.
 
-    The steps come one after another, each matrix out of the one before. A token can be chosen, and
-    its row is framed in every matrix where rows are what tokens ask for; of K and V, all is framed.
+    The steps come one after another, each matrix out of the one before, and its part of the formula
+    is lit. A token can be chosen, and its row is framed in every matrix where rows are what tokens
+    ask for; of K and V, all is framed. It opens on the first token, as its weights are made.
 
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
@@ -127,16 +129,25 @@ def attention_steps(
         _map(stage, *spans[name], tables[name], names) for name, stage in stages.items()
     )
     still += "".join(_ways(target, stages, n * HIGH, "muted", 1.0) for target in stages)
-    whole = (("O", "output"), (" = ", "ink"), ("softmax", "weight"), ("(", "ink"), ("Q", "query"),
-             ("Kᵀ", "key"), (" ÷ √dₖ) ", "ink"), ("V", "value"))  # fmt: skip
-    formula = "".join(tag("tspan", words, fill=name) for words, name in whole)
-    still += tag("text", formula, x=18, y=ROWS[3] + 1.5 * HIGH + 5, font_size=15,
-                 font_weight="600")  # fmt: skip
+    # Each part of the formula with its colour and the steps that it is lit in.
+    whole = (("O", "output", (5,)), (" = ", "ink", ()), ("softmax", "weight", (4,)),
+             ("(", "ink", ()), ("Q", "query", (1, 2)), ("Kᵀ", "key", (1, 2)),
+             (" ÷ √dₖ", "ink", (3,)), (") ", "ink", ()), ("V", "value", (1, 5)))  # fmt: skip
     hits = "".join(_hits(stage, *spans[name], n) for name, stage in stages.items())
     grids = {name: _numbers(tables[name], spans[name][0], stage) for name, stage in stages.items()}
 
     def draw(step: int, chosen: int) -> Frame:
-        body = still
+        last = step == len(STEPS) - 1
+        parts = "".join(
+            tag("tspan", words, fill=name,
+                fill_opacity=1 if last or step in steps else 0.45, data_part=f"formula-{place}")
+            for place, (words, name, steps) in enumerate(whole)
+        )  # fmt: skip
+        body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, font_size=17,
+                           font_weight="600")  # fmt: skip
+        title = TOLD[step][chosen > 0].format(f"“{names[chosen - 1]}”")
+        body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",
+                     data_part="title")  # fmt: skip
         for target, stage in stages.items():
             now = int(step == stage.step)
             ways = _ways(target, stages, n * HIGH, "ink", 2.5)
@@ -152,9 +163,7 @@ def attention_steps(
             body += rect(left - 3, stage.y + row * HIGH - 2, wide + 6, high + 4, rx=3, stroke="ink",
                          stroke_width=1.5, stroke_dasharray=None if stage.by_row else "4 3",
                          opacity=int(chosen > 0 and there), data_part=f"row-{target}")  # fmt: skip
-        told = f"{STEPS[step]}: {TOLD[step]}"
-        if chosen:
-            told += f"; framed: what {names[chosen - 1]} asks"
+        told = f"{STEPS[step]}: {title}"
         rest = ", ".join("{} {} by {}".format(m, *table.shape) for m, table in tables.items())
         rest = f"\n{rest}." if STEPS[step] == "whole" else ""
         rows = [
@@ -165,8 +174,8 @@ def attention_steps(
         return Frame(body + hits, f"{told}.{rest}", rows)
 
     controls = (
-        Control("step", "step", STEPS, len(STEPS) - 1, pace=1.6),
-        Control("row", "row", ("all", *names)),
+        Control("step", "step", STEPS, 4, pace=1.6),
+        Control("row", "row", ("all", *names), 1),
     )
     columns, high = ("matrix", "chapter", "token", "row"), ROWS[3] + n * HIGH + 20
     return moving(draw, controls, WIDEST, high, columns=columns, about="the way to the output")
@@ -182,10 +191,17 @@ def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[s
     high = len(table) * HIGH
     body = rect(left, stage.y, wide, high, stroke="grid")
     fill = stage.name or "ink"
-    body += tag("text", lowered(stage.words, fill=fill), x=stage.x, y=stage.y - 8,
-                text_anchor="middle", font_size=13)  # fmt: skip
-    words = "{} × {}, ch. {}".format(*table.shape, stage.chapter)
-    body += text(stage.x, stage.y + high + 14, words, fill="muted", font_size=12)
+    above = 22 if stage.source in "QRS" else 10
+    title = lowered(stage.words, fill=fill) + tag(
+        "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=12
+    )
+    body += tag("text", title, x=stage.x, y=stage.y - above, text_anchor="middle", font_size=13)
+    if stage.chapter > 1:
+        body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
+                     font_size=12)  # fmt: skip
+    for j, name in enumerate(names if stage.source in "QRS" else ()):  # a column for each key
+        at = left + (j + 0.5) * WIDE
+        body += text(at, stage.y - 5, name, font_size=12, fill="muted")
     for i, name in enumerate(names if stage.source in "XQA" else ()):
         at = stage.y + (i + 0.5) * HIGH + 4.5
         body += text(left - 8, at, name, text_anchor="end", font_size=12, fill="muted")
@@ -209,7 +225,8 @@ def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, widt
         else:
             x1 = start.x + (to.x - start.x) * 0.2
             x2 = to.x - (to.x - start.x) * 0.2
-            body += arrow(x1, start.y + high + 19, x2, to.y - 22, name, width)
+            foot = start.y + high + (19 if start.chapter > 1 else 5)
+            body += arrow(x1, foot, x2, to.y - (36 if target == "R" else 24), name, width)
     return body
 
 
@@ -217,13 +234,14 @@ def _numbers(table: Array, left: float, stage: Stage) -> str:
     """Return the cells of a matrix, in few bytes: what they share stands on their group."""
     limit, boxes, numbers = float(np.max(np.abs(table))), "", ""
     shared = stage.name or "plus"
+    digits = next(d for d in (0, 1, 2) if d == 2 or np.array_equal(table, table.round(d)))
     for (i, j), value in np.ndenumerate(table):
         x, y = left + j * WIDE, stage.y + i * HIGH
         look = cell_look(value, limit, stage.name)
         if look["fill"] == shared:
             del look["fill"]
         boxes += tag("rect", x=x, y=y, width=WIDE, height=HIGH, **look)
-        numbers += tag("text", short(value), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
+        numbers += tag("text", decimal(value, digits), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
     high, wide = len(table) * HIGH, table.shape[1] * WIDE
     return (
         rect(left, stage.y, wide, high, "paper")
@@ -233,7 +251,7 @@ def _numbers(table: Array, left: float, stage: Stage) -> str:
 
 
 def _hits(stage: Stage, left: float, wide: float, n: int) -> str:
-    body = hit(left, stage.y - 20, wide, 20, f"step:{stage.step}")
+    body = hit(left, stage.y - 34, wide, 34, f"step:{stage.step}")
     for i in range(n if stage.by_row else 0):
         body += hit(left, stage.y + i * HIGH, wide, HIGH, f"row:{i + 1}")
     return body

@@ -246,6 +246,9 @@ def test_the_way_to_the_output_shows_each_matrix_from_its_step_on() -> None:
             assert parts[f"grid-{name}"]["opacity"] == str(int(step >= first))
             assert parts[f"now-{name}"]["opacity"] == str(int(step == first))
             assert parts[f"row-{name}"]["opacity"] == str(int(chosen > 0 and step >= first))
+        # The part of the formula that a step computes is lit, and in the end all of it.
+        lit = {place for place in range(9) if parts[f"formula-{place}"]["fill-opacity"] == "1"}
+        assert lit == set(((), (4, 5, 8), (4, 5), (6,), (2,), (0, 8), range(9))[step])
     numbers = {
         "R = QKᵀ": query @ key.T,
         "R ÷ √dₖ": query @ key.T / np.sqrt(2),
