@@ -89,7 +89,7 @@ def attention_steps(
 
     The steps come one after another, each matrix out of the one before, and its part of the formula
     is lit. A token can be chosen, and its row is framed in every matrix where rows are what tokens
-    ask for; of K and V, all is framed. It opens on the first token, as its weights are made.
+    ask for; of K and V, all is framed. It opens on the first token, with its output.
 
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
@@ -140,7 +140,7 @@ def attention_steps(
         last = step == len(STEPS) - 1
         parts = "".join(
             tag("tspan", words, fill=name,
-                fill_opacity=1 if last or step in steps else 0.45, data_part=f"formula-{place}")
+                fill_opacity=1 if last or step in steps else 0.55, data_part=f"formula-{place}")
             for place, (words, name, steps) in enumerate(whole)
         )  # fmt: skip
         body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, font_size=17,
@@ -174,7 +174,7 @@ def attention_steps(
         return Frame(body + hits, f"{told}.{rest}", rows)
 
     controls = (
-        Control("step", "step", STEPS, 4, pace=1.6),
+        Control("step", "step", STEPS, 5, pace=1.6),
         Control("row", "row", ("all", *names), 1),
     )
     columns, high = ("matrix", "chapter", "token", "row"), ROWS[3] + n * HIGH + 20
