@@ -193,18 +193,18 @@ def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[s
     fill = stage.name or "ink"
     above = 22 if stage.source in "QRS" else 10
     title = lowered(stage.words, fill=fill) + tag(
-        "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=12
+        "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=13
     )
     body += tag("text", title, x=stage.x, y=stage.y - above, text_anchor="middle", font_size=13)
     if stage.chapter > 1:
         body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
-                     font_size=12)  # fmt: skip
+                     font_size=13)  # fmt: skip
     for j, name in enumerate(names if stage.source in "QRS" else ()):  # a column for each key
         at = left + (j + 0.5) * WIDE
-        body += text(at, stage.y - 5, name, font_size=12, fill="muted")
+        body += text(at, stage.y - 5, name, font_size=13, fill="muted")
     for i, name in enumerate(names if stage.source in "XQA" else ()):
         at = stage.y + (i + 0.5) * HIGH + 4.5
-        body += text(left - 8, at, name, text_anchor="end", font_size=12, fill="muted")
+        body += text(left - 8, at, name, text_anchor="end", font_size=13, fill="muted")
     return body
 
 
@@ -246,7 +246,7 @@ def _numbers(table: Array, left: float, stage: Stage) -> str:
     return (
         rect(left, stage.y, wide, high, "paper")
         + tag("g", boxes, fill=shared, stroke="grid")
-        + tag("g", numbers, fill="ink", text_anchor="middle", font_size=12)
+        + tag("g", numbers, fill="ink", text_anchor="middle", font_size=13)
     )
 
 

@@ -16,7 +16,7 @@ from attnlib.numpy_dense import attention_weights
 
 TOP, HIGH = 78.0, 38.0
 MARKS = "●■▲"  # each token's own, beside all that belongs to it
-WIDE, DIGITS = (30.0, 38.0, 44.0), (1, 2, 2)  # the cells of X, weights and output
+WIDE, DIGITS = (27.0, 34.0, 38.0), (1, 2, 2)  # the cells of X, weights and output
 
 
 def permuted(
@@ -62,13 +62,13 @@ def permuted(
     tables = {(added, order): found(order, added) for added in (0, 1) for order in orders}
     limits = [max(float(np.max(np.abs(t[which]))) for t in tables.values()) for which in range(3)]
     counts = len(x.T), n, matrices[2].shape[1]
-    long = 8 * max(map(len, names))
-    joined = long + 10, long + 30  # from the old place of a token to its new one
+    long = 7.6 * max(map(len, names))
+    joined = long + 8, long + 24  # from the old place of a token to its new one
     first = end = joined[1] + long + 24
     lefts = []
     for count, width in zip(counts, WIDE, strict=True):
         lefts.append(end)
-        end += count * width + 18
+        end += count * width + 16
     middles = [left + c * w / 2 for left, c, w in zip(lefts, counts, WIDE, strict=True)]
     still = text(4, TOP - 36, "old", fill="muted", text_anchor="start")
     still += text(first - 22, TOP - 36, "new", text_anchor="end")
@@ -98,7 +98,7 @@ def permuted(
                 rect(left, 3, WIDE[which], HIGH - 6, **look, stroke="grid", data_part=name)
                 + text(middle, HIGH / 2 + (-1.5 if other else 4.5), now,
                        font_weight="600" if other else "400", data_part=f"{name}-now")
-                + text(middle, HIGH / 2 + 12.5, old if other else "", font_size=12,
+                + text(middle, HIGH / 2 + 12.5, old if other else "", font_size=13,
                        text_decoration="line-through", data_part=f"{name}-old")
             )  # fmt: skip
 
@@ -111,7 +111,7 @@ def permuted(
             row = rect(joined[1] + 2, 0, end - joined[1] - 20, HIGH, "paper")
             row += text(first - 22, HIGH / 2 + 4.5, name, text_anchor="end", font_weight="600")
             for left in lefts:
-                row += text(left - 9, HIGH / 2 + 4.5, MARKS[i], font_size=12)
+                row += text(left - 9, HIGH / 2 + 4.5, MARKS[i], font_size=13)
             row += "".join(cell(0, i, j, lefts[0] + j * WIDE[0]) for j in range(counts[0]))
             for j in range(n):
                 inner = rect(0, 3, WIDE[1], HIGH - 6, "paper") + cell(1, i, j, 0)
@@ -130,10 +130,10 @@ def permuted(
                          data_pick=f"order:{orders.index(after)}")  # fmt: skip
         total = n * (n + counts[2])
         title = (
-            ("Each token gives its weights, and gets its output",
-             "New order, same numbers: weights and output go along"),
-            ("With positions: each place adds its own numbers to X",
-             f"With positions, a new order changes {changed} of {total} numbers"),
+            ("Each token has its weights and its output",
+             "A new order: the same weights and outputs"),
+            ("Each place adds its own numbers to X",
+             f"With positions, {changed} of {total} numbers change"),
         )[added][place > 0]  # fmt: skip
         body += text(4, 17, title, text_anchor="start", font_size=15, font_weight="600",
                      data_part="title")  # fmt: skip
@@ -156,7 +156,7 @@ def permuted(
         Control("order", "order", options, opened, pace=1.5),
     )
     columns = "order", "positions", "token", "weights", "output"
-    return moving(draw, controls, end - 12, TOP + n * HIGH + 6, columns=columns,
+    return moving(draw, controls, end - 14, TOP + n * HIGH + 6, columns=columns,
                   about="the tokens in another order")  # fmt: skip
 
 

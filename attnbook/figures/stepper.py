@@ -96,7 +96,7 @@ def attention_stepper(
     which are multiplied by the query's length, scaled, raised by the exponential, and put end to
     end as the weights. The values, with their three entries drawn obliquely, shrink to their shares
     and add up to the output. Each panel has the numbers of its steps, and what is not of this step
-    is pale. The figure opens on the shares of the last token; the table has all numbers.
+    is pale. The figure opens on the output of the last token; the table has all numbers.
 
     Shapes:
         query and key (T, 2), value (T, 3), T tokens; made for T up to 4.
@@ -233,7 +233,7 @@ def attention_stepper(
             body.append(line(x, y, x + dx, y + dy, "muted"))
             named = ("entry 1", "2", "3")[entry]
             body.append(text(round(x + 1.7 * dx, 1), round(y + 1.6 * dy + 4, 1), named,
-                             fill="muted", font_size=12))  # fmt: skip
+                             fill="muted", font_size=13))  # fmt: skip
         start = space
         for j, token in enumerate(tokens):
             shown, thick = (0.4, 1.0) if step >= 5 else (1.0, 2.5)
@@ -284,11 +284,11 @@ def attention_stepper(
         body = [
             text(LEFT, 17, title, text_anchor="start", font_size=15, font_weight="600",
                  data_part="step"),
-            text(LEFT, 41, "token:", text_anchor="start", fill="muted", font_size=12),
+            text(LEFT, 41, "token", text_anchor="start", fill="muted", font_size=13),
         ]  # fmt: skip
         for j, token in enumerate(tokens):
             body.append(rect(46 + (chip + 6) * j, 28, chip, 19, rx=9, stroke="grid"))
-            body.append(text(46 + (chip + 6) * j + chip / 2, 41.5, token, font_size=12))
+            body.append(text(46 + (chip + 6) * j + chip / 2, 41.5, token, font_size=13))
         body.append(rect(46 + (chip + 6) * t, 28, chip, 19, "query", rx=9, fill_opacity=0.15,
                          stroke="query", stroke_width=2, data_part="asks"))  # fmt: skip
         of_scores = "shadow on q", f"q·k = shadow × {decimal(lengths[t])}"
@@ -309,7 +309,7 @@ def attention_stepper(
                 )
             )
             body.append(text(x + wide / 2, y, "–".join(str(one + 1) for one in steps),
-                             font_size=12, font_weight="600", fill="paper" if now else "muted",
+                             font_size=13, font_weight="600", fill="paper" if now else "muted",
                              data_part=f"badge-number-{place}"))  # fmt: skip
             body.append(axis_title(x + wide + 6, y, shown, text_anchor="start",
                                    fill="ink" if now else "muted",
@@ -318,7 +318,7 @@ def attention_stepper(
         total = f"sum {decimal(exponentials[t].sum(), digits)}" if step >= 4 else ""
         body += [
             text(RIGHT, tops[0] - 8, "dashed: q·k" if step >= 2 else "", text_anchor="end",
-                 fill="muted", font_size=12, data_part="dashed"),
+                 fill="muted", font_size=13, data_part="dashed"),
             text(RIGHT, tops[1] - 8, total, text_anchor="end", fill="muted", data_part="sum"),
             arrows_of_values(t, step),
             bars(t, step),
@@ -356,7 +356,7 @@ def attention_stepper(
         draw,
         [
             Control("token", "token", tuple(tokens), n_tokens - 1, kind="choice"),
-            Control("step", "step", tuple(name for name, _ in STEPS), 5, pace=1.5),
+            Control("step", "step", tuple(name for name, _ in STEPS), 6, pace=1.5),
         ],
         448,
         foot + 2,

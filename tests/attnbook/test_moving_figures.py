@@ -109,7 +109,7 @@ def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
     output = weights @ value
     shadows = raw_scores / np.linalg.norm(query, axis=1)[:, None]
     since = {"exp-number": 3, "weight-number": 4, "share-number": 5}
-    assert drawing.controls[1].options[drawing.controls[1].start] == "shares"
+    assert drawing.controls[1].options[drawing.controls[1].start] == "output"
     for frame, parts in enumerate(frames(drawing)):
         t, step = divmod(frame, 7)
         for j, (name, first) in product(range(3), since.items()):
