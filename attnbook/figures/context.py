@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnbook import words
-from attnbook.figures.drawing import Array, line, number, rect, tag, text
-from attnbook.figures.labels import decimal
+from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 SCALES = {"0": 0.0, "1/√384": 384**-0.5, "1": 1.0, "4": 4.0}
-WIDTH, HEIGHT = 448.0, 316.0
+WIDTH = 448.0
 # The sentence stands on a line; its numbers hang from another; the beam has a middle, where a lean
-# of 0 is, and `UNIT` pixels to a lean of 1.
-SENTENCE, NUMBERS, BEAM, MIDDLE, UNIT = 126.0, 147.0, 260.0, 224.0, 380.0
+# of 0 is, and `UNIT` pixels to a lean of 1. Below are rows of marks, and the numbers of the beam.
+SENTENCE, NUMBERS, BEAM, MIDDLE, UNIT, ROW = 138.0, 158.0, 250.0, 240.0, 330.0, 19.0
 LEAST, LETTER, GAP = 28.0, 9.6, 14.0  # of a word: its least width, one letter, the space after it
-KEYS = (20.0, 132.0, 308.0)  # where the three signs below the beam are explained
+
+
+class Mark(NamedTuple):
+    """A row below the beam: how it looks, its name, and where its mark stands."""
+
+    look: str  # "attention", "other", "equal weights" or "alone"
+    name: str
+    lean: float
+    there: bool = True
 
 
 class Scene(NamedTuple):
@@ -32,8 +40,7 @@ class Scene(NamedTuple):
     numbers: Sequence[str]
     loads: Array  # the weights that the discs stand for
     fallen: bool  # whether the discs lie on the beam, or still hang at their words
-    output: float | None  # where the beam balances
-    equal: float | None  # where it would, were all weights equal
+    marks: Sequence[Mark]  # the first is where the beam balances, the last where the word stood
     scored: bool = False  # whether the numbers are scores, not yet weights
 
 
@@ -91,50 +98,64 @@ def pile(xs: Sequence[float], radii: Sequence[float]) -> list[float]:
     return heights
 
 
+def height(n_marks: int) -> float:
+    """Return how high the drawing is."""
+    return BEAM + ROW * n_marks + 22
+
+
 def _arc(start: float, end: float, wide: float, name: str, part: str) -> str:
     """Return the arc from the word that asks to a word; a word's arc to itself is a loop."""
     y, rise = SENTENCE - 19, round(28 + 0.3 * abs(end - start))
-    bow = (start - 26, end + 26) if start == end else (start, end)
-    rise += 18 * (start == end)
-    points = [(start, y), (bow[0], y - rise), (bow[1], y - rise), (end, y)]
+    # A thick loop is wider, so that its hole stays open.
+    bow, foot = (round(26 + 3 * wide), min(4, wide / 2)) if start == end else (0, 0)
+    rise += round(14 + 2 * wide) * (start == end)
+    points = [(start - foot, y), (start - bow, y - rise), (end + bow, y - rise), (end + foot, y)]
     [first, *rest] = [f"{number(x)} {number(y)}" for x, y in points]
     path = f"M{first}C{' '.join(rest)}"
     return tag("path", d=path, fill="none", stroke=name, stroke_width=wide, data_part=part,
                stroke_opacity="0.8")  # fmt: skip
 
 
-def _keys(own: float, equal: float | None, output: float | None) -> str:
-    """Return the three signs below the beam, and what each stands for."""
-    marks = []
-    given = {"alone": own, "attention": output, "equal weights": equal}
-    for (name, lean), key in zip(given.items(), (KEYS[0], KEYS[2], KEYS[1]), strict=True):
-        there = "0" if lean is None else "1"
-        x, y = on_beam(own if lean is None else lean), BEAM + 2
-        strong = {"font_weight": "600", "fill": "output"} if name == "attention" else {}
-        shown = "" if lean is None else f"{name} {decimal(lean)}"
-        marks.append(text(key + 14, HEIGHT - 9, shown, text_anchor="start",
-                          data_part=f"{name}-key", **strong))  # fmt: skip
-        for part, where in ((f"{name}-sign", (key, HEIGHT - 24)), (f"{name}-mark", (x, y))):
-            move = f"translate({number(where[0])} {number(where[1])})"
-            look = {"transform": move, "data_part": part, "opacity": there}
-            if name == "equal weights":
-                marks.append(tag("circle", cy=9, r=5.5, fill="paper", stroke="ink",
-                                 stroke_width=1.5, **look))  # fmt: skip
-                continue
-            empty = {"fill": "paper", "stroke": "muted", "stroke_dasharray": "3 2"}
-            full = {"fill": "output", "stroke": "output"}
-            marks.append(tag("polygon", points="0,0 10,17 -10,17", stroke_width=1.5,
-                             **(empty if name == "alone" else full), **look))  # fmt: skip
-    return "".join(marks)
+def _marks(marks: Sequence[Mark]) -> str:
+    """Return a row for each mark: its name, its way from the last one's place, and its lean."""
+    origin, drawn = on_beam(marks[-1].lean), []
+    looks: dict[str, dict[str, Any]] = {
+        "attention": {"fill": "output", "stroke": "output"},
+        "other": {"fill": "paper", "stroke": "output"},
+        "alone": {"fill": "paper", "stroke": "muted", "stroke_dasharray": "3 2"},
+        "equal weights": {"fill": "paper", "stroke": "ink"},
+    }
+    for row, (kind, name, lean, there) in enumerate(marks):
+        x, y, look = on_beam(lean if there else marks[-1].lean), BEAM + 3 + ROW * row, looks[kind]
+        seen = {"opacity": str(int(there))}
+        bold: dict[str, Any] = {"font_weight": "600" if kind == "attention" else "400", **seen}
+        at: dict[str, Any] = {"transform": f"translate({number(x)} {number(y)})", **seen,
+                              "stroke_width": 1.5, "data_part": f"{kind}-mark"}  # fmt: skip
+        ink = {"attention": "output", "other": "output"}.get(kind, "ink")
+        if kind != "alone":
+            drawn.append(
+                tag("line", x1=origin, x2=x, y1=y + 9, y2=y + 9, stroke=look["stroke"],
+                    stroke_width=3, stroke_opacity="0.35", data_part=f"{kind}-way")
+            )  # fmt: skip
+        drawn += [
+            tag("circle", cy=9, r=5.5, **look, **at) if kind == "equal weights"
+            else tag("polygon", points="0,0 9,16 -9,16", **look, **at),
+            text(4, y + 14, name, text_anchor="start", fill=ink, data_part=f"{kind}-name", **bold),
+            text(max(x, origin) + 13, y + 14, decimal(lean), text_anchor="start", fill=ink,
+                 data_part=f"{kind}-lean", **HALO, **bold),
+        ]  # fmt: skip
+    return "".join(drawn)
 
 
-def draw_scene(scene: Scene, title: str, most: int, ends: Sequence[str]) -> str:
+def draw_scene(
+    scene: Scene, title: str, more: str, most: int, ends: Sequence[str], picks: str = ""
+) -> str:
     """Return a sentence with its arcs, and the beam below; there is room for `most` words."""
     spots, empty = centres(scene.tokens), most - len(scene.tokens)
     spots += [spots[-1]] * empty
     radii = [round(40 * load**0.5) / 2 for load in scene.loads] + [0.0] * empty
     beam = [on_beam(lean) for lean in scene.leans] + [MIDDLE] * empty
-    heights = pile(beam, radii)
+    heights, top = pile(beam, radii), max(scene.loads)
     name = "ink" if scene.scored else "weight"
     arcs, threads, row = [], [], []
     for j in range(most):
@@ -144,10 +165,12 @@ def draw_scene(scene: Scene, title: str, most: int, ends: Sequence[str]) -> str:
         arcs.append(_arc(spots[scene.asks], x, wide, name, f"arc-{j}"))
         hangs = (x, NUMBERS + 9 + r)
         at = (beam[j], BEAM - heights[j]) if scene.fallen and r else hangs
+        # Only the threads of the largest weights are strong.
+        strong = here and scene.loads[j] > 0.7 * top and len(set(radii[: len(scene.tokens)])) > 1
         threads.append(
-            tag("line", x1=x, y1=NUMBERS + 7, x2=at[0], y2=at[1], stroke="value", stroke_width=1.2,
-                stroke_dasharray="2 3", opacity="1" if scene.fallen and r else "0",
-                data_part=f"thread-{j}")
+            tag("line", x1=x, y1=NUMBERS + 7, x2=at[0], y2=at[1], stroke="value",
+                stroke_width=1.5, stroke_dasharray="2 3", data_part=f"thread-{j}",
+                opacity="0" if not (scene.fallen and r) else "1" if strong else "0.3")
             + tag("circle", cx=at[0], cy=at[1], r=r, fill="weight", fill_opacity="0.3",
                   stroke="weight", stroke_width=1.5 if r else 0, data_part=f"disc-{j}")
         )  # fmt: skip
@@ -160,15 +183,20 @@ def draw_scene(scene: Scene, title: str, most: int, ends: Sequence[str]) -> str:
     wide = room(scene.tokens[scene.asks]) + 18
     box = rect(spots[scene.asks] - wide / 2, SENTENCE - 18, wide, 25, "none", stroke="query",
                stroke_width=2, rx=5, data_part="asks")  # fmt: skip
-    left, right = on_beam(-0.4), on_beam(0.4)
+    left, right, bottom = on_beam(-0.45), on_beam(0.45), height(len(scene.marks)) - 18
+    ticks = [
+        line(on_beam(lean), BEAM, on_beam(lean), bottom, "muted" if lean == 0 else "grid")
+        + axis_title(on_beam(lean), bottom + 14, decimal(lean, 1))
+        for lean in (-0.4, -0.2, 0.0, 0.2, 0.4)
+    ]
     return "".join([
         text(8, 19, title, text_anchor="start", font_weight="600", font_size=15, data_part="title"),
-        *arcs, *threads, box, *row,
+        axis_title(8, 37, more, text_anchor="start", data_part="more"),
+        *arcs, *threads, box, *row, *ticks, axis_title(4, bottom + 14, "lean", text_anchor="start"),
         tag("line", x1=left, y1=BEAM, x2=right, y2=BEAM, stroke="ink", stroke_width=3),
-        line(MIDDLE, BEAM - 6, MIDDLE, BEAM + 6, "ink"),
-        text(left - 8, BEAM + 5, ends[1], text_anchor="end", font_size=15, font_weight="600"),
-        text(right + 8, BEAM + 5, ends[0], text_anchor="start", font_size=15, font_weight="600"),
-        _keys(scene.leans[scene.asks], scene.equal, scene.output),
+        text(left - 6, BEAM - 2, ends[1], text_anchor="end", font_size=15, font_weight="600"),
+        text(right + 6, BEAM - 2, ends[0], text_anchor="start", font_size=15, font_weight="600"),
+        _marks(scene.marks), picks,
     ])  # fmt: skip
 
 
@@ -190,24 +218,25 @@ def word_in_context(
     """Return a moving figure: a word's weights and its output, in one sentence after the other.
 
     Queries, keys and values are the vectors of `attnbook.words` themselves. Controls pick the
-    sentence, the word that asks, and the factor on the scores. Arcs are as thick as the weights.
-    Below, each word lies on a beam where its own vector leans, to the first of `ends` or to the
-    second, as a disc as large as its weight; the output is where the beam balances.
+    sentence with the word that asks, and the factor on the scores. Arcs are as thick as the
+    weights. Below, each word lies on a beam where its own vector leans, to the first of `ends` or
+    to the second, as a disc as large as its weight; the output is where the beam balances. The
+    headline says how far attention moves the word from its own place, and how far equal weights do.
+    The figure opens with the sentence in which the two differ most.
 
     Args:
         word: A word of every sentence; the figure opens with its question.
         sentences: Words of `attnbook.words`, with spaces between.
-        others: Words that can ask too, in each sentence as many as in the first.
+        others: Words that can ask too. The last of them in a sentence is the sentence's name.
         ends: The two words that the beam lies between.
         scales: Factors on the scores, by the names that the control shows.
         start: The factor that the figure opens with.
 
     Raises:
-        ValueError: when a sentence lacks the word, `start` is not among the scales, or sentences
-            differ in how many of the other words they have.
+        ValueError: when a sentence lacks the word, or `start` is not among the scales.
 
     >>> word_in_context("bank", ["fish swim near the bank"]).alt
-    '“bank” at scale 1 leans 0.03, alone −0.18, with equal weights 0.10.'
+    '“bank”, scores × 1, takes 40% from itself: lean 0.03, alone −0.18, with equal weights 0.10.'
     """
     if start not in scales:
         raise ValueError(f"start must be one of {', '.join(scales)}; got {start!r}")
@@ -216,47 +245,75 @@ def word_in_context(
         if word not in tokens:
             raise ValueError(f"each sentence must have the word {word!r}; got {sentence!r}")
     places = [[s.index(word), *(j for j, t in enumerate(s) if t in others)] for s in split]
-    if len({len(place) for place in places}) > 1:
-        raise ValueError(f"each sentence must have as many of {others}; got {sentences}")
+    cases = [(s, place) for s, asking in enumerate(places) for place in asking]
+    telling = [s[asking[-1]] if asking[1:] else " ".join(s)
+               for s, asking in zip(split, places, strict=True)]  # fmt: skip
+    options = tuple(f"{telling[s]}: {split[s][place]} asks" for s, place in cases)
     most, names = max(map(len, split)), list(scales)
-    askers = (word, *(f"marked word {j}" for j in range(1, len(places[0]))))
-    columns = ("sentence", "asks", "scale", "weights", "lean alone", "equal weights", "attention")
+    columns = ("sentence", "asks", "scores ×", "weights", "lean alone", "equal weights",
+               "attention")  # fmt: skip
 
-    def draw(sentence: int, asker: int, scale: int) -> Frame:
-        tokens, asks = split[sentence], places[sentence][asker]
+    def found(case: int, scale: int) -> tuple[Array, Array, list[float]]:
+        """Return the weights, the leans of the words, and those of output, mean and asker."""
+        tokens, asks = split[cases[case][0]], cases[case][1]
         x, leans = leaning(tokens, ends)
         weights = softmax(scales[names[scale]] * x @ x[asks])
-        output, equal = float(weights @ leans), float(leans.mean())
-        scene = Scene(tokens, asks, leans, [*map(thickness, weights)], [*map(percent, weights)],
-                      weights, True, output, equal)  # fmt: skip
-        title = f"“{tokens[asks]}” asks" + ("" if scales[names[scale]] else ", every weight equal")
-        hits = []
-        spots = centres(tokens)
-        for one, place in enumerate(places[sentence]):
+        three = [float(weights @ leans), float(leans.mean()), float(leans[asks])]
+        return weights, leans, [round(lean, 6) for lean in three]
+
+    def draw(case: int, scale: int) -> Frame:
+        (sentence, asks), (weights, leans, three) = cases[case], found(case, scale)
+        tokens = split[sentence]
+        output, equal, own = three
+        marks = [Mark(name, name, lean) for name, lean in
+                 zip(("attention", "equal weights", "alone"), three, strict=True)]  # fmt: skip
+        numbers, who = [*map(percent, weights)], f"“{tokens[asks]}”"
+        scene = Scene(tokens, asks, leans, [*map(thickness, weights)], numbers, weights, True,
+                      marks)  # fmt: skip
+        moved, plain = (decimal(abs(round(lean, 2) - round(own, 2))) for lean in three[:2])
+        if not scales[names[scale]]:
+            title = "Scores × 0: all weights are equal"
+            more = f"{who} moves by {plain} (% are rounded)"
+        else:
+            more = f"than with equal weights: {moved}, not {plain} (% are rounded)"
+            if moved == plain:
+                how, more = ": it moves as far", f"as with equal weights: {plain} (% are rounded)"
+            else:
+                how = ": it moves less" if moved < plain else ", yet it moves further"
+            title = f"{who} takes {numbers[asks]} from itself{how}"
+        hits, spots = [], [*centres(tokens)]
+        first = cases.index((sentence, places[sentence][0]))
+        for one in range(max(map(len, places))):
+            there = one < len(places[sentence])
+            place = places[sentence][one if there else 0]
             wide = room(tokens[place]) + 12
             x0 = spots[place] - wide / 2
             hits.append(
                 tag("line", x1=x0 + 6, x2=x0 + wide - 6, y1=SENTENCE + 5, y2=SENTENCE + 5,
                     stroke="ink", stroke_dasharray="2 2", data_part=f"can-{one}",
-                    opacity="0" if place == asks else "1")
+                    opacity="0" if place == asks or not there else "1")
                 + rect(x0, SENTENCE - 22, wide, 52, "ink", fill_opacity="0", class_="attn-hit",
-                       data_pick=f"asks:{one}", data_part=f"hit-{one}")
+                       data_pick=f"case:{first + one * there}", data_part=f"hit-{one}")
             )  # fmt: skip
-        said = f"“{tokens[asks]}” at scale {names[scale]} leans {decimal(output)}, alone "
-        said += f"{decimal(leans[asks])}, with equal weights {decimal(equal)}."
+        said = f"{who}, scores × {names[scale]}, takes {numbers[asks]} from itself: lean "
+        said += f"{decimal(output)}, alone {decimal(own)}, with equal weights {decimal(equal)}."
         rows = [(sentences[sentence], tokens[asks], names[scale], ", ".join(map(decimal, weights)),
-                 decimal(leans[asks]), decimal(equal), decimal(output))]  # fmt: skip
-        return Frame(draw_scene(scene, title, most, ends) + "".join(hits), said, rows)
+                 decimal(own), decimal(equal), decimal(output))]  # fmt: skip
+        return Frame(draw_scene(scene, title, more, most, ends, "".join(hits)), said, rows)
 
+    def differs(case: int) -> float:
+        output, equal, _ = found(case, names.index(start))[2]
+        return round(abs(output - equal), 3)
+
+    asked = [case for case, (s, place) in enumerate(cases) if place == places[s][0]]
     return moving(
         draw,
         (
-            Control("sentence", "sentence", tuple(sentences), kind="choice"),
-            Control("asks", "who asks", askers, kind="choice"),
-            Control("scale", "scale", tuple(scales), names.index(start)),
+            Control("case", "sentence", options, max(asked, key=differs), kind="choice"),
+            Control("scale", "scores\u00a0×", tuple(scales), names.index(start), pace=1.6),
         ),
         WIDTH,
-        HEIGHT,
+        height(3),
         columns=columns,
         about="the word in its sentences",
     )

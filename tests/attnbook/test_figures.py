@@ -287,7 +287,6 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: thumbnail(20),
         lambda: figures.word_in_context("bank", ["fish swim"]),
         lambda: figures.word_in_context("bank", ["bank"], start="2"),
-        lambda: figures.word_in_context("bank", ["the bank", "bank"], ["the"]),
         lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
         lambda: figures.bytes_explorer([1, 2], {"a": [1, 2]}, limits={}, start=3),
         lambda: figures.bytes_explorer([1, 2], {}, limits={}, start=1),
