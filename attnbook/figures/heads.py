@@ -108,9 +108,10 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str])
     )
 
 
-# `which_head`: the room for an entry of an address, and its height; a token, and the envelope.
-BAR, TALL, ENVELOPE = 11.0, 17.0, 206.0
-TOKENS, SLOTS = (75.0, 224.0, 373.0), (112.0, 268.0)
+# `which_head`: an entry of an address, wide and high; a letter's room, and its envelope's top and
+# height; where, from its left side, its tokens and the two halves of its envelope stand.
+BAR, TALL, LETTER, ENVELOPE, PAPER = 7.5, 14.0, 218.0, 178.0, 112.0
+TOKENS, SLOTS = (27.0, 97.0, 176.0), (58.0, 160.0)
 
 
 def _address(x: float, y: float, values: Array, name: str, part: str) -> str:
@@ -127,11 +128,12 @@ def _address(x: float, y: float, values: Array, name: str, part: str) -> str:
 def which_head(
     people: Mapping[str, ArrayLike], pairs: Sequence[tuple[str, str]], weights: ArrayLike
 ) -> MovingDrawing:
-    """Return a moving figure: whose addresses two heads write on a letter's envelope.
+    """Return a moving figure: whose addresses two heads write on the envelopes of two letters.
 
-    Head n writes what it takes into its own places of the output. The last step of the slider gives
-    both heads the mean of their weights instead. Addresses are bars, up for 1 and down for −1; the
-    envelope names the person whose address it has, to two decimals.
+    The two letters are between the same two people, one in each direction. First both heads have
+    the mean of their weights, then each its own: head n writes what it takes into its half of the
+    output. Addresses are bars, up for 1 and down for −1; the envelope names the person whose
+    address it has, to two decimals.
 
     Shapes:
         an address (m,) of entries from −1 to 1 for each person, weights (2, 3): what the token
@@ -141,7 +143,7 @@ def which_head(
         ValueError: for other shapes or entries, no pair, or a pair of people without address.
 
     >>> which_head({"A": [1.0], "B": [-1.0]}, [("A", "B")], [[0, 1, 0], [0, 0, 1]]).alt
-    'A to B, head 0: letter 0.00, from A 1.00, to B 0.00. From A (1), to B (−1).'
+    'The mean of both heads: the two envelopes are the same. A to B: 0; 0. B to A: 0; 0.'
     """
     heads = np.asarray(weights, dtype=np.float64)
     codes = {name: np.asarray(code, dtype=np.float64) for name, code in people.items()}
@@ -152,82 +154,102 @@ def which_head(
         raise ValueError(f"addresses must be (m,) with entries from −1 to 1; got {sizes}")
     if not pairs or not all(set(pair) <= set(codes) for pair in pairs):
         raise ValueError(f"pairs must be of {sorted(codes)}, and at least one; got {pairs}")
-    ways = ("head 0", "head 1", "their mean")
     (m,) = next(iter(sizes))
+    ways = ("two letters", "the mean of both heads", "head 0", "head 1")
 
-    def draw(pair: int, step: int) -> Frame:
-        sender, recipient = pairs[pair]
-        tokens = "letter", f"from {sender}", f"to {recipient}"
-        values = np.stack([0 * codes[sender], codes[sender], codes[recipient]])
-        used = heads if step < 2 else np.tile(heads.mean(axis=0), (2, 1))
-        shown = np.round(used[step % 2], 2) + 0.0
+    def whose(found: Array) -> str:
+        """Return the person who has an address, or a question mark."""
+        near = (name for name, code in codes.items() if np.abs(found - code).max() < 0.006)
+        return next(near, "?")
+
+    def one_letter(x0: float, side: str, pair: tuple[str, str], step: int) -> tuple[str, Array]:
+        """Return a letter with its envelope, and what the heads find."""
+        used = np.tile(heads.mean(axis=0), (2, 1)) if step < 2 else heads
+        values = np.stack([0 * codes[pair[0]], *(codes[name] for name in pair)])
         found = np.round(used @ values, 2) + 0.0
-        whose = [
-            next((n for n, code in codes.items() if np.abs(row - code).max() < 0.006), "nobody")
-            for row in found
+        shown = np.round(used[max(step - 2, 0)], 2) + 0.0
+        tokens = "letter", f"from {pair[0]}", f"to {pair[1]}"
+        body = [
+            rect(x0 + 1, ENVELOPE, LETTER - 2, PAPER, "paper", rx=5, stroke="ink", stroke_width=2)
         ]
-        body = [axis_title(4, 14, "value of each token", text_anchor="start")]
         for slot, x in enumerate(SLOTS):
-            strong = step in (slot, 2)
+            seen = step == 1 or step == slot + 2
             for j, weight in enumerate(used[slot]):
-                start = TOKENS[j] + 12 * (slot - 0.5)
-                path = f"M{number(start)} 124C{number(start)} 168 {number(x)} 158 {number(x)} 200"
+                start, end = x0 + TOKENS[j] + 8 * (slot - 0.5), x0 + x
+                path = f"M{number(start)} 126C{number(start)} 156 {number(end)} 150 {number(end)} "
                 body.append(
-                    tag("path", d=path, fill="none", stroke="weight",
-                        stroke_width=number(11 * round(weight, 2)),
-                        opacity="0.85" if strong else "0.25", data_part=f"flow-{slot}-{j}")
+                    tag("path", d=f"{path}{number(ENVELOPE + 12)}", fill="none", stroke="weight",
+                        stroke_width=number(9 * round(weight, 2)),
+                        opacity=number(0.8 * seen), data_part=f"flow-{side}-{slot}-{j}")
                 )  # fmt: skip
         for j, (x, token) in enumerate(zip(TOKENS, tokens, strict=True)):
             body += [
-                rect(x - 58, 22, 116, 24, stroke="query" if j == 0 else "key",
-                     stroke_width=3 if j == 0 else 1, stroke_dasharray=None if j == 0 else "5 3"),
-                text(x, 39, token, data_part=f"token-{j}"),
-                _address(x, 70, values[j], "value", f"value-{j}"),
-                text(x, 112, f"{shown[j]:.2f}", fill="weight", font_weight="600",
-                     data_part=f"weight-{j}"),
+                rect(x0 + x - (37 if j else 25), 48, 74 if j else 50, 22,
+                     stroke="query" if j == 0 else "key", stroke_width=2.5 if j == 0 else 1,
+                     stroke_dasharray=None if j == 0 else "5 3"),
+                text(x0 + x, 64, token, data_part=f"token-{side}-{j}"),
+                _address(x0 + x, 90, values[j] if j else values[j, :0], "value",
+                         f"value-{side}-{j}"),
+                text(x0 + x, 121, f"{shown[j]:.2f}" if step else "", fill="weight",
+                     font_weight="600", data_part=f"weight-{side}-{j}"),
             ]  # fmt: skip
-        body += [
-            text(8, 112, "weight", text_anchor="start", fill="weight"),
-            rect(20, ENVELOPE, 408, 130, "paper", rx=5, stroke="ink", stroke_width=2),
-            rect(374, ENVELOPE + 14, 38, 46, stroke="muted", stroke_dasharray="3 3"),
-            rect(379, ENVELOPE + 19, 28, 36, "grid"),
-            text(428, ENVELOPE - 8, "output of letter", text_anchor="end", fill="output"),
-        ]
-        for slot, (x, name) in enumerate(zip(SLOTS, ("from", "to"), strict=True)):
-            wide, writer = BAR * m / 2, f"head {slot}" if step < 2 else "their mean"
+        for slot, x in enumerate(SLOTS):
+            there, wide = step == 1 or step >= slot + 2, BAR * m / 2
+            writer = ways[slot + 2] if step > 1 else "mean" if step else ""
+            words = f"{('from', 'to')[slot]} {whose(found[slot])}"
             body += [
-                axis_title(x, ENVELOPE + 22, f"{writer} writes", data_part=f"writes-{slot}"),
-                rect(x - wide - 12, ENVELOPE + 30, 2 * wide + 24, 48, stroke="weight",
-                     stroke_width=2, opacity=number(step in (slot, 2)),
-                     data_part=f"frame-{slot}"),
-                _address(x, ENVELOPE + 54, found[slot], "output", f"found-{slot}"),
-                text(x, ENVELOPE + 108, f"{name} {whose[slot]}", font_size=18, font_weight="600",
-                     font_style="italic", data_part=f"whose-{slot}"),
+                rect(x0 + x - wide - 8, ENVELOPE + 12, 2 * wide + 16, 40, "paper", stroke="weight",
+                     stroke_width=2, opacity=number(there), data_part=f"frame-{side}-{slot}"),
+                _address(x0 + x, ENVELOPE + 32, found[slot] * there, "output",
+                         f"found-{side}-{slot}"),
+                axis_title(x0 + x, ENVELOPE + 69, f"{writer} writes" if there else "",
+                           data_part=f"writes-{side}-{slot}"),
+                text(x0 + x, ENVELOPE + 95, words if there else "", font_size=15,
+                     font_weight="600", data_part=f"whose-{side}-{slot}"),
             ]  # fmt: skip
-        told = ", ".join(f"{t} {a:.2f}" for t, a in zip(tokens, shown, strict=True))
-        codes_told = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found]
-        title = f"{sender} to {recipient}, {ways[step]}"
-        return Frame(
-            "".join(body),
-            f"{title}: {told}.\nFrom {whose[0]} ({codes_told[0]}), "
-            f"to {whose[1]} ({codes_told[1]}).",
-            ((title, told, *codes_told),),
+        return "".join(body), found
+
+    def draw(pair: int, step: int) -> Frame:
+        there, back = pairs[pair], pairs[pair][::-1]
+        (left, one), (right, other) = (
+            one_letter(x0, side, way, step)
+            for x0, side, way in ((0, "there", there), (448 - LETTER, "back", back))
         )
+        halves = 1 if step == 2 else 2
+        same = bool(np.abs(one[:halves] - other[:halves]).max() < 0.006)
+        title = (
+            f"{there[0]} writes to {there[1]}, and {there[1]} to {there[0]}",
+            "The mean of both heads " + ("loses who writes to whom" if same else "mixes them"),
+            "Head 0 writes its half: the envelopes " + ("are the same" if same else "differ"),
+            "Two heads " + ("write the same" if same else "keep who writes to whom"),
+        )[step]
+        verdict = "the two envelopes " + ("are the same" if same else "differ")
+        body = [
+            text(4, 18, title, text_anchor="start", font_weight="600", font_size=15,
+                 data_part="title"),
+            axis_title(4, 37, f"value: an address, {m} bars (up 1, down −1); below: weight",
+                       text_anchor="start"),
+            left, right,
+            text(224, ENVELOPE + PAPER + 22, f"output: {verdict}" if step else "", fill="output",
+                 font_size=15, font_weight="600", data_part="verdict"),
+        ]  # fmt: skip
+        said, rows = [], []
+        for way, found in ((there, one), (back, other)):
+            told = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found[:halves]]
+            said.append(f"{' to '.join(way)}: {'; '.join(told)}")
+            rows.append((" to ".join(way), ways[step], *told, *[""] * (2 - halves)))
+        words = f"{ways[step].capitalize()}: {verdict}.\n{'. '.join(said)}."
+        return Frame("".join(body), words if step else f"{title}.", rows if step else ())
 
     return moving(
         draw,
         (
-            Control("letter", "letter", tuple(map(" to ".join, pairs)), kind="choice"),
-            Control("head", "head", ("0", "1", "mean"), pace=2),
+            Control("pair", "people", tuple(map(" and ".join, pairs)), kind="choice"),
+            Control("weights", "weights", ("none", "mean", "head 0", "head 1"), 1, pace=2),
         ),
         448,
-        ENVELOPE + 138,
-        columns=(
-            "letter and head",
-            "weights",
-            f"places 0 to {m - 1}",
-            f"places {m} to {2 * m - 1}",
-        ),
+        ENVELOPE + PAPER + 30,
+        columns=("letter", "weights", f"places 0 to {m - 1}", f"places {m} to {2 * m - 1}"),
         about="which head takes what",
     )
 

@@ -575,46 +575,77 @@ def assert_balances(parts: dict[str, dict[str, str]], n_words: int) -> None:
 
 def test_words_in_context_balance_where_the_output_leans() -> None:
     towards = words.vectors("water")[0] - words.vectors("money")[0]
-    cases = product(drawings.BANKS, (0, 1), (0, 384**-0.5, 1, 4))
     drawing = moving("word_in_context")
-    for (sentence, other, scale), parts in zip(cases, frames(drawing), strict=True):
+    askers = [(s, w) for s, o in zip(drawings.BANKS, drawings.ASKING, strict=True)
+              for w in ("bank", *(t for t in s.split() if t == o))]  # fmt: skip
+    options = tuple(f"{next(t for t in s.split() if t in drawings.ASKING)}: {w} asks"
+                    for s, w in askers)  # fmt: skip
+    assert drawing.controls[0].options == options
+    gaps = {}
+    for case, parts in zip(product(askers, (0, 384**-0.5, 1, 4)), frames(drawing), strict=True):
+        (sentence, asks), scale = case
         tokens, x = sentence.split(), words.vectors(sentence)
-        asks = next(t for t in tokens if t in drawings.ASKING) if other else "bank"
         weights = softmax(scale * x @ words.vectors(asks)[0])
         for j, weight in enumerate(weights):
             assert parts[f"number-{j}"]["text"] == f"{100 * weight:.0f}%"
         leans = {
-            "attention": weights @ x,
-            "equal weights": x.mean(0),
-            "alone": x[tokens.index(asks)],
+            "attention": weights @ x @ towards,
+            "equal weights": x.mean(0) @ towards,
+            "alone": x[tokens.index(asks)] @ towards,
         }
-        for name, vector in leans.items():
-            assert abs(place_on_beam(parts, name) - vector @ towards) < 0.6 / context.UNIT
-            assert parts[f"{name}-key"]["text"] == f"{name} " + minus(f"{vector @ towards:.2f}")
+        for name, lean in leans.items():
+            assert abs(place_on_beam(parts, name) - lean) < 0.6 / context.UNIT
+            assert parts[f"{name}-lean"]["text"] == minus(f"{lean:.2f}")
         assert_balances(parts, len(tokens))
+        attention, equal, alone = (round(lean, 2) for lean in leans.values())
+        moved, plain = f"{abs(attention - alone):.2f}", f"{abs(equal - alone):.2f}"
+        if scale >= 1:  # a word asks itself most: bank moves less than with equal weights
+            own = f"{100 * weights[tokens.index(asks)]:.0f}%"
+            less, same = float(moved) < float(plain), moved == plain
+            assert less or asks != "bank"
+            how = ": it moves less" if less else ", yet it moves further"
+            how = ": it moves as far" if same else how
+            assert parts["title"]["text"] == f"“{asks}” takes {own} from itself{how}"
+            assert same or f" {moved}, not {plain} " in parts["more"]["text"]
+        elif scale == 0:
+            assert moved == plain and f" by {plain} " in parts["more"]["text"]
+        if scale == 1 and asks == "bank":
+            gaps[askers.index((sentence, asks))] = abs(leans["attention"] - leans["equal weights"])
+    # It opens where attention and equal weights differ most.
+    assert drawing.controls[0].start == max(gaps, key=lambda one: gaps[one])
 
 
 def test_first_screen_follows_the_formula_step_by_step() -> None:
-    w_k = words.vectors("shore finance").T
+    plain, senses = words.vectors("bank of the at").T, words.vectors("shore finance").T
+    w_k = senses - plain @ np.linalg.lstsq(plain, senses)[0]
     bank, water, money = words.vectors("bank water money")
-    w_k = w_k - np.outer(bank, bank @ w_k)
     sentences = ("the boat reached the bank of the river", "she paid cash at the bank")
+    found = {}
+    for s, sentence in enumerate(sentences):
+        x = words.vectors(sentence)
+        scores = x @ w_k @ [16.0, 16.0]
+        found[s] = scores, softmax(scores / np.sqrt(2)), x
     shown = frames(moving("first_screen"))
     for step, s in product(range(4), range(2)):
-        parts, x = shown[2 * step + s], words.vectors(sentences[s])
-        scores = x @ w_k @ [16.0, 16.0]
-        weights = softmax(scores / np.sqrt(2))
+        parts, (scores, weights, x) = shown[2 * step + s], found[s]
         told = [[""] * len(x), [minus(f"{score.round(1) + 0:.1f}") for score in scores]]
         told += [[f"{100 * weight:.0f}%" for weight in weights]] * 2
         assert [parts[f"number-{j}"]["text"] for j in range(len(x))] == told[step]
-        assert parts["attention-mark"]["opacity"] == str(int(step == 3))
-        lean = (water - money) @ (weights @ x if step == 3 else bank)
-        assert abs(place_on_beam(parts, "attention") - lean) < 0.6 / context.UNIT
+        results = {"attention": s, "other": 1 - s}
+        for name, one in results.items():
+            assert parts[f"{name}-mark"]["opacity"] == str(int(step == 3))
+            lean = (water - money) @ (found[one][1] @ found[one][2] if step == 3 else bank)
+            assert abs(place_on_beam(parts, name) - lean) < 0.6 / context.UNIT
+        for token, score in zip(sentences[s].split(), scores, strict=True):
+            assert abs(score) < 1e-9 or token not in ("bank", "of", "the", "at")
     for s, side in enumerate((1, -1)):  # further to the side of the sentence than equal weights go
         parts = shown[6 + s]
         assert side * place_on_beam(parts, "attention") > 0.05 + side * place_on_beam(
             parts, "equal weights"
         )
+        best = sentences[s].split()[int(np.argmax(found[s][1]))]
+        title = f"“bank” takes {100 * found[s][1].max():.0f}% from “{best}”: it leans to "
+        assert parts["title"]["text"] == title + ("water", "money")[s]
         assert_balances(parts, len(sentences[s].split()))
 
 
@@ -792,26 +823,40 @@ def test_head_weights_show_each_head_and_their_mean() -> None:
         assert float(parts["query-0"]["x"]) == 116 + 112 * query
 
 
-def test_heads_write_addresses_and_their_mean_writes_nobodys() -> None:
-    cases = product(drawings.LETTERS, range(3))
-    shown = zip(cases, frames(moving("which_head")), moving("which_head").table[1:], strict=True)
-    for ((sender, recipient), step), parts, row in shown:
-        heads = np.array(drawings.HEADS)
-        heads = heads if step < 2 else np.tile(heads.mean(axis=0), (2, 1))
-        values = np.array([[0, 0], drawings.PEOPLE[sender], drawings.PEOPLE[recipient]])
-        for slot, found in enumerate(heads @ values):
-            for place, entry in enumerate(found):
-                bar = parts[f"found-{slot}-{place}"]
-                height = float(bar["height"]) / 17
-                up = float(bar["y"]) + float(bar["height"]) <= 206 + 54
-                assert (height if up else -height) == pytest.approx(entry, abs=0.01)
-            told = [number(entry) for entry in row[2 + slot].split(", ")]
-            assert told == pytest.approx(found, abs=0.0051)
-        # Head 1 gives all its weight to the recipient, the others divide theirs.
-        assert parts["whose-0"]["text"] == "from nobody"
-        assert parts["whose-1"]["text"] == f"to {recipient if step < 2 else 'nobody'}"
-        for slot in range(2):
-            assert parts[f"frame-{slot}"]["opacity"] == str(int(step in (slot, 2)))
+@pytest.mark.parametrize("heads", [drawings.HEADS, [[0, 1, 0], [0, 0, 1]]])
+def test_heads_tell_two_letters_apart_that_their_mean_may_not(heads: list[list[float]]) -> None:
+    drawing = figures.which_head(drawings.PEOPLE, drawings.LETTERS, heads)
+    exact, mean = heads[0][1] == 1, np.mean(heads, axis=0)
+    for (pair, step), parts in zip(
+        product(drawings.LETTERS, range(4)), frames(drawing), strict=True
+    ):
+        way = ("", "the mean of both heads", "head 0", "head 1")[step]
+        told = {row[0]: row[2:] for row in drawing.table[1:] if row[1] == way}
+        outputs = []
+        for side, (sender, recipient) in (("there", pair), ("back", pair[::-1])):
+            used = np.array(heads) if step > 1 else np.tile(mean, (2, 1))
+            values = np.array([[0, 0], drawings.PEOPLE[sender], drawings.PEOPLE[recipient]])
+            for slot, found in enumerate(used @ values):
+                written = step == 1 or step >= slot + 2
+                assert parts[f"frame-{side}-{slot}"]["opacity"] == str(int(written))
+                found = found * written
+                for place, entry in enumerate(found):
+                    bar = parts[f"found-{side}-{slot}-{place}"]
+                    high = float(bar["height"]) / 14
+                    up = float(bar["y"]) + float(bar["height"]) <= 178 + 32
+                    assert (high if up else -high) == pytest.approx(entry, abs=0.01)
+                outputs.append([round(float(entry), 2) + 0.0 for entry in found])
+                words_there = parts[f"whose-{side}-{slot}"]["text"]
+                name = (sender, recipient)[slot] if step > 1 and (exact or slot) else "?"
+                assert words_there == (f"{('from', 'to')[slot]} {name}" if written else "")
+                if step and written:
+                    row = told[f"{sender} to {recipient}"][slot]
+                    assert [number(entry) for entry in row.split(", ")] == outputs[-1]
+        if step:
+            same = outputs[:2] == outputs[2:]
+            assert same == (exact and step == 1)
+            said = "are the same" if same else "differ"
+            assert parts["verdict"]["text"] == f"output: the two envelopes {said}"
 
 
 def test_pieces_of_matrices_go_to_their_heads_and_come_together_again() -> None:
