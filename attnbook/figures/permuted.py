@@ -64,11 +64,11 @@ def permuted(
     counts = len(x.T), n, matrices[2].shape[1]
     long = 7.6 * max(map(len, names))
     joined = long + 8, long + 24  # from the old place of a token to its new one
-    first = end = joined[1] + long + 24
+    first = end = joined[1] + long + 23
     lefts = []
     for count, width in zip(counts, WIDE, strict=True):
         lefts.append(end)
-        end += count * width + 16
+        end += count * width + 15
     middles = [left + c * w / 2 for left, c, w in zip(lefts, counts, WIDE, strict=True)]
     still = text(4, TOP - 36, "old", fill="muted", text_anchor="start")
     still += text(first - 22, TOP - 36, "new", text_anchor="end")
@@ -156,7 +156,7 @@ def permuted(
         Control("order", "order", options, opened, pace=1.5),
     )
     columns = "order", "positions", "token", "weights", "output"
-    return moving(draw, controls, end - 14, TOP + n * HIGH + 6, columns=columns,
+    return moving(draw, controls, end - 13, TOP + n * HIGH + 6, columns=columns,
                   about="the tokens in another order")  # fmt: skip
 
 
