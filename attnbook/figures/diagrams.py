@@ -195,7 +195,8 @@ def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[s
     title = lowered(stage.words, fill=fill) + tag(
         "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=13
     )
-    body += tag("text", title, x=stage.x, y=stage.y - above, text_anchor="middle", font_size=13)
+    body += tag("text", title, x=stage.x, y=stage.y - above, fill="ink", text_anchor="middle",
+                font_size=13)  # fmt: skip
     if stage.chapter > 1:
         body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
                      font_size=13)  # fmt: skip

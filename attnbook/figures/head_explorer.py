@@ -117,7 +117,7 @@ def head_explorer(
     foot = TOP + tall + 18
     still = [
         axis_title(2, TOP - 8, "layer", text_anchor="start"),
-        axis_title(10, TOP + tall / 2, "head", upright=True),
+        axis_title(13, TOP + tall / 2, "head", upright=True),
         *(text(LEFT + (n + 0.5) * ROOM, TOP - 8, str(n)) for n in range(n_layers)),
         *(text(LEFT - 5, TOP + (n + 0.5) * ROOM + 4.5, str(n), text_anchor="end")
           for n in range(n_heads)),

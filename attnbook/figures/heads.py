@@ -173,14 +173,15 @@ def which_head(
             rect(x0 + 1, ENVELOPE, LETTER - 2, PAPER, "paper", rx=5, stroke="ink", stroke_width=2)
         ]
         for slot, x in enumerate(SLOTS):
-            seen = step == 1 or step == slot + 2
+            # What a head has written stays, and its lines fade.
+            seen = 0.8 if step in (1, slot + 2) else 0.25 if step > slot + 2 else 0.0
             for j, weight in enumerate(used[slot]):
                 start, end = x0 + TOKENS[j] + 8 * (slot - 0.5), x0 + x
                 path = f"M{number(start)} 126C{number(start)} 156 {number(end)} 150 {number(end)} "
                 body.append(
                     tag("path", d=f"{path}{number(ENVELOPE + 12)}", fill="none", stroke="weight",
                         stroke_width=number(9 * round(weight, 2)),
-                        opacity=number(0.8 * seen), data_part=f"flow-{side}-{slot}-{j}")
+                        opacity=number(seen), data_part=f"flow-{side}-{slot}-{j}")
                 )  # fmt: skip
         for j, (x, token) in enumerate(zip(TOKENS, tokens, strict=True)):
             body += [

@@ -109,7 +109,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             text(END, 48, f"area õ = {decimal(o)}", fill="output", data_part="o",
                  text_anchor="end"),
             rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 70, "grid",
-                 fill_opacity="0.6", rx=4, opacity=not divide, data_part="now"),
+                 fill_opacity="0.35", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
             text(LEFT, FOOT - 7, "each gap adds exp(−gap)", fill="weight", font_size=13, **START),
         ]  # fmt: skip

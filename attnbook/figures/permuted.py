@@ -16,7 +16,7 @@ from attnlib.numpy_dense import attention_weights
 
 TOP, HIGH = 78.0, 38.0
 MARKS = "●■▲"  # each token's own, beside all that belongs to it
-WIDE, DIGITS = (27.0, 34.0, 38.0), (1, 2, 2)  # the cells of X, weights and output
+WIDE = 17.0, 38.0, 46.0  # the cells of X, weights and output
 
 
 def permuted(
@@ -86,7 +86,7 @@ def permuted(
 
         def cell(which: int, i: int, j: int, left: float) -> str:
             nonlocal changed
-            now, old = (_short(t[which][i, j], DIGITS[which]) for t in (here, before))
+            now, old = (decimal(t[which][i, j]) for t in (here, before))
             other = which > 0 and now != old
             changed += other
             name = f"{'xwo'[which]}-{i}-{j}"
@@ -94,8 +94,11 @@ def permuted(
                 float(here[which][i, j]), limits[which], (None, "weight", "output")[which]
             )
             middle = left + WIDE[which] / 2
+            box = rect(left, 3, WIDE[which], HIGH - 6, **look, stroke="grid", data_part=name)
+            if which == 0:  # the features only tell the tokens apart
+                return box
             return (
-                rect(left, 3, WIDE[which], HIGH - 6, **look, stroke="grid", data_part=name)
+                box
                 + text(middle, HIGH / 2 + (-1.5 if other else 4.5), now,
                        font_weight="600" if other else "400", data_part=f"{name}-now")
                 + text(middle, HIGH / 2 + 12.5, old if other else "", font_size=13,
@@ -158,7 +161,3 @@ def permuted(
     columns = "order", "positions", "token", "weights", "output"
     return moving(draw, controls, end - 13, TOP + n * HIGH + 6, columns=columns,
                   about="the tokens in another order")  # fmt: skip
-
-
-def _short(value: float, digits: int) -> str:
-    return decimal(value, 0 if value == round(value) and digits == 1 else digits)

@@ -81,7 +81,7 @@ def title(x: float, y: float, matrix: Matrix) -> str:
     """Return the name of a matrix and its shape."""
     body = lowered(matrix.name, fill=matrix.meaning() or "ink")
     body += tag("tspan", f"\u2002{matrix.shape}", fill="muted")
-    return tag("text", body, x=x, y=y, text_anchor="middle", font_size=13)
+    return tag("text", body, x=x, y=y, fill="ink", text_anchor="middle", font_size=13)
 
 
 def product(

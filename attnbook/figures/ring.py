@@ -150,7 +150,7 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
     for place, j in enumerate(plan.deal[rank - step]):
         works = any(j <= i for i in plan.deal[rank])
         down = f"translate({number(left + j * CELL)} {number(top - 17)})"
-        strip = rect(0, 0, CELL, 17 + 2 * TALL * works, "key", fill_opacity="0.25",
+        strip = rect(0, 0, CELL, 17 + 2 * TALL * works, "key", fill_opacity="0.2",
                      data_part=f"strip-{rank}-{place}")  # fmt: skip
         strip += text(CELL / 2, 13, str(j), font_weight="600", data_part=f"key-{rank}-{place}")
         body.append(tag("g", strip, transform=down, data_part=f"at-hand-{rank}-{place}"))

@@ -18,7 +18,7 @@ COLUMNS = {"m": "ink", "ℓ": "weight", "õ": "output", "o": "output"}
 TOLD = {"m": "largest", "ℓ": "sum", "õ": "with v", "o": "output"}
 # The queries and keys of each tile, row by row, by its place among the tiles.
 Tiles = dict[tuple[int, int], tuple[slice, slice]]
-CELL, LEFT, TOP, COLUMN = 38.0, 58.0, 92.0, 48.0
+CELL, LEFT, TOP, COLUMN = 38.0, 58.0, 92.0, 47.0
 
 
 class Step(NamedTuple):

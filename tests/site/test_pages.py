@@ -26,7 +26,8 @@ def look(open_anywhere: OpenPage) -> Any:
 
     @cache
     def look_once(name: str, theme: str, width: int) -> dict[str, Any]:
-        visit = open_anywhere(name, theme=theme, width=width, height=800)
+        # Nothing is on its way between two frames while it is measured.
+        visit = open_anywhere(name, theme=theme, width=width, height=800, motion="reduce")
         facts: dict[str, Any] = visit.page.evaluate(FACTS)
         facts |= {"foreign": visit.foreign, "problems": visit.problems}
         facts["drawn_text"] = visit.page.evaluate(DRAWN_TEXT)
