@@ -143,7 +143,7 @@ def attention_steps(
                 fill_opacity=1 if last or step in steps else 0.55, data_part=f"formula-{place}")
             for place, (words, name, steps) in enumerate(whole)
         )  # fmt: skip
-        body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, font_size=17,
+        body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, fill="ink", font_size=17,
                            font_weight="600")  # fmt: skip
         title = TOLD[step][chosen > 0].format(f"“{names[chosen - 1]}”")
         body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",

@@ -143,7 +143,8 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             text(middle + 8 * side, (old + y) / 2 + 8, f"+{-log:.1f}", font_weight="600",
                  opacity=rise, data_part="by", text_anchor="end" if side < 0 else "start", **HALO),
         ]  # fmt: skip
-        body.append(tag("path", d=outline(before, step.read), fill="grid", opacity=rise or divide,
+        body.append(tag("path", d=outline(before, step.read), fill="grid",
+                        fill_opacity="0.7", opacity=rise or divide,
                         data_part="ghost"))  # fmt: skip
         top = FOOT
         for j, height in enumerate(heights.round(1)):

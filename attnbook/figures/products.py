@@ -181,8 +181,8 @@ def product(
         x, y = right + j * wide, low + i * HIGH
         # The row and the column lead to where they cross, behind the other entries.
         edge, under = left + inner * wide, top + inner * HIGH
-        shown = rect(edge, y, x - edge, HIGH, "grid", fill_opacity=0.6, data_part="across")
-        shown += rect(x, under, wide, y - under, "grid", fill_opacity=0.6, data_part="down")
+        shown = rect(edge, y, x - edge, HIGH, "grid", fill_opacity=0.3, data_part="across")
+        shown += rect(x, under, wide, y - under, "grid", fill_opacity=0.3, data_part="down")
         shown += rect(right, low, m * wide, n * HIGH, "paper") + body
         limit = float(np.max(np.abs(c)))
         for at, (p, q) in enumerate(np.ndindex(n, m)):

@@ -138,7 +138,7 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
     }
     if not work:
         look |= {"stroke": "muted", "stroke_width": 1, "stroke_dasharray": "4 3"}
-        look |= {"fill_opacity": "0.35"}
+        look |= {"fill_opacity": "0.2"}
     status = f"{_amount(work)} tiles" if work else "waits"
     body = [
         rect(x, y, wide, tall, "grid", rx=6, data_part=f"box-{rank}", **look),
