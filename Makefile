@@ -16,7 +16,7 @@ WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print chapter counts test slow format notebooks images mistakes coverage latest colab \
+.PHONY: help book serve print sheet chapter counts test slow format notebooks images mistakes coverage latest colab \
   bench peers kernel-report lighthouse dist clean FORCE
 SHELL := /bin/sh
 
@@ -120,6 +120,9 @@ serve: $(BOOK) ## serve the website on this machine until Ctrl-C (PORT=8000)
 
 print: $(BOOK) # make a PDF of the whole book (needs Chromium)
 	@$(BIN)/python -m tools.print_book
+
+sheet: $(BOOK) # photograph every figure in every view (needs Chromium)
+	@$(BIN)/python -m tools.sheet
 
 # Lighthouse is large, and the book needs none of it: it is installed by the first run.
 LIGHTHOUSE := tools/lighthouse/node_modules/.complete

@@ -59,9 +59,9 @@ def complete(app: Sphinx, config: Config) -> None:
 
 
 def name_folded_cells(app: Sphinx, doctree: nodes.document) -> None:
-    """Name a folded cell by the title in its first line, as Colab does."""
+    """Name a cell that is folded whole by the title in its first line, as Colab does."""
     for cell in doctree.findall(nodes.container):
-        if cell.get("nb_element") == "cell_code" and cell.get("hide_mode"):
+        if cell.get("nb_element") == "cell_code" and cell.get("hide_mode") == "all":
             title = re.match(r"#\s*@title\s+(.+)", cell.astext().lstrip())
             if title:
                 cell["prompt_show"] = title[1].strip()

@@ -31,6 +31,21 @@ MARKS = re.compile(
 )
 
 
+# The letters that have a colour in every drawing have it in formulas too, on the line of the text.
+LETTERS = {
+    **dict.fromkeys("Qq", "query"),
+    **dict.fromkeys("Kk", "key"),
+    **dict.fromkeys("Vv", "value"),
+    **dict.fromkeys("Aa", "weight"),
+    **dict.fromkeys("Oo", "output"),
+}
+# Letters on the line of the text: an index is "mtight" besides. The O of an order is none of them.
+ITALIC = re.compile(
+    r'<span class="mord mathnormal"( style="[^"]*")?>'
+    r'((?!O</span><span class="mopen")[A-Za-z]+)</span>'
+)
+
+
 class FormulaError(Exception):
     """KaTeX cannot read a formula; the message is KaTeX's."""
 
@@ -84,6 +99,27 @@ def equations(tex: str) -> list[str]:
             found.append(tex[start : mark.start()].strip())
             start = mark.end()
     return [*found, tex[start:].strip()]
+
+
+def coloured(html: str) -> str:
+    """KaTeX's HTML with a class at each letter that has a colour; an index has none.
+
+    >>> coloured('<span class="mord mathnormal">q</span>')
+    '<span class="mord mathnormal attn-query">q</span>'
+    """
+
+    def split(found: re.Match[str]) -> str:
+        style, letters = found[1] or "", found[2]
+        names = [f" attn-{LETTERS[letter]}" if letter in LETTERS else "" for letter in letters]
+        if not any(names):
+            return found[0]
+        styles = [""] * (len(letters) - 1) + [style]
+        return "".join(
+            f'<span class="mord mathnormal{name}"{look}>{letter}</span>'
+            for name, look, letter in zip(names, styles, letters, strict=True)
+        )
+
+    return ITALIC.sub(split, html)
 
 
 def plain_math(tex: str) -> str:
@@ -166,7 +202,7 @@ def render(self: Any, node: nodes.Element, *, display: bool) -> str:
     page = getattr(self.builder, "current_docname", "")
     parts = equations(node.astext()) if display else [node.astext()]
     try:
-        return "".join(renderer.html(tex, display=display) for tex in parts)
+        return "".join(coloured(renderer.html(tex, display=display)) for tex in parts)
     except FormulaError as problem:
         logger.error("formula: %s", problem, location=node, type="math")
         renderer.failed.add(page)

@@ -176,7 +176,9 @@ def ratios(results: list[Result]) -> figures.Drawing:
     said = []
     with canvas(3.9, len(results)) as (figure, panels):
         for axes, name, result in zip(panels, labels(results), results, strict=True):
-            axes.axhline(1, color=COLOURS["ink"], linewidth=1, label="torch")
+            axes.axhline(1, color=COLOURS["ink"], linewidth=1)
+            axes.annotate("torch", (0.02, 1), (0, -4), xycoords=("axes fraction", "data"), va="top",
+                          textcoords="offset points")  # fmt: skip
             for (kind, passes), look in zip(KINDS.items(), SERIES, strict=True):
                 found = {
                     row["n_tokens"]: row["ratio"]
@@ -188,6 +190,7 @@ def ratios(results: list[Result]) -> figures.Drawing:
                 axes.plot(list(found), list(found.values()), label=kind, markersize=6, **look)
                 numbers = ", ".join(f"{ratio:.2f} at {n}" for n, ratio in found.items())
                 said.append(f"{name}, {kind}: {numbers}")
+            axes.set_ylim(bottom=0.9)
             powers_axis(axes, list(found), len(results) + 1)  # room between the numbers
             axes.set_xlabel("tokens T")
             axes.set_title(name)

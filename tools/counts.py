@@ -1,7 +1,8 @@
 """Count what a reader meets on the way through each chapter: `make counts`.
 
 Counted is what stands on the page unfolded, without the exercises: the words between the displayed
-formulas, the cells, the displayed formulas. The minutes are computed from these: 150 words a
+formulas, the cells that show their text or code (a figure shows none), the displayed formulas. The
+minutes are computed from these: 150 words a
 minute, five seconds for each line of code that is shown, 45 seconds for each displayed formula.
 """
 
@@ -32,7 +33,7 @@ class Counts(NamedTuple):
 
 # A chapter should be read in one sitting. Until all can, none gets longer than the longest is now.
 AIM = Counts(words=1_500, cells=30, formulas=8, minutes=20)
-LIMIT = Counts(words=2_720, cells=53, formulas=14, minutes=42)
+LIMIT = Counts(words=2_720, cells=51, formulas=14, minutes=42)
 
 
 def counts(notebook: Notebook) -> Counts:
@@ -49,10 +50,9 @@ def counts(notebook: Notebook) -> Counts:
             formulas += len(FORMULA.findall(text))
             words += len(UNREAD.sub(" ", FORMULA.sub(" ", text)).split())
             cells += bool(text.strip())
-        elif not is_exercise and not (tags := _tags(cell)) & {"hide-cell", "remove-cell"}:
+        elif not is_exercise and not _tags(cell) & {"hide-cell", "hide-input"}:
             cells += 1
-            if not tags & {"hide-input", "remove-input"}:
-                lines += sum(bool(line.strip()) for line in source.splitlines())
+            lines += sum(bool(line.strip()) for line in source.splitlines())
     minutes = words / 150 + lines * 5 / 60 + formulas * 0.75
     return Counts(words, cells, formulas, round(minutes))
 

@@ -25,6 +25,7 @@ Notebook = dict[str, Any]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 SETUP_TAG = "set-up"
 FOLDED_TAGS = {SETUP_TAG, "solution"}
+FIGURE_TAG = "fig-"  # of a cell that only draws: its code is hidden, its title is the caption
 SETUP_CELL = f"""\
 # @title Set-up: installs attnlib where it is missing (on Colab); changes nothing else
 import importlib.util
@@ -99,12 +100,14 @@ def _normalised_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     new = {key: metadata[key] for key in CELL_METADATA if metadata.get(key)}
     tags = list(dict.fromkeys(new.pop("tags", [])))
     hidden = new.pop("jupyter", {}).get("source_hidden") is True
-    if FOLDED_TAGS & set(tags):
+    draws = any(tag.startswith(FIGURE_TAG) for tag in tags)
+    if draws or FOLDED_TAGS & set(tags):
         # Folded in the book, in Jupyter and in Colab, each of which has its own word for it.
         hidden = True
         new["cellView"] = "form"
-        if "hide-cell" not in tags:
-            tags.insert(0, "hide-cell")
+        fold = "hide-input" if draws else "hide-cell"
+        if fold not in tags:
+            tags.insert(0, fold)
     if hidden:
         new["jupyter"] = {"source_hidden": True}
     if tags:

@@ -18,16 +18,20 @@ from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing
+from attnbook.figures.first_screen import first_screen
 from attnbook.figures.forms import forms_explorer
-from attnbook.figures.gpu import H200, memory_levels, roofline
+from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
-from attnbook.figures.moving import Control, MovingDrawing
-from attnbook.figures.order import rotary_offset, squares
+from attnbook.figures.memory_levels import H200, Level, memory_levels
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.online_row import online_row
+from attnbook.figures.order import clock_hands, rotary_offset
+from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
@@ -44,6 +48,8 @@ __all__ = [
     "H200",
     "Control",
     "Drawing",
+    "Frame",
+    "Level",
     "MovingDrawing",
     "attention_stepper",
     "attention_steps",
@@ -52,9 +58,11 @@ __all__ = [
     "bytes_explorer",
     "cache_filling",
     "cached_numbers",
+    "clock_hands",
     "compared",
     "cosine_histograms",
     "dealt_keys",
+    "first_screen",
     "forms_explorer",
     "handout_links",
     "head_explorer",
@@ -67,7 +75,10 @@ __all__ = [
     "mask_explorer",
     "matrix_equation",
     "memory_levels",
+    "moving",
     "number_bits",
+    "online_row",
+    "permuted",
     "plane",
     "ring_bytes",
     "ring_timetable",
@@ -78,7 +89,6 @@ __all__ = [
     "scaling_explorer",
     "score_growth",
     "shared_heads",
-    "squares",
     "temperature_explorer",
     "tile_walk",
     "turned_pair",

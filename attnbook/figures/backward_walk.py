@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attnbook.figures.drawing import axis_title, rect, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 LOOPS = ("queries outside", "queries outside, causal", "keys outside", "keys outside, causal")
 TILE, GAP = 68.0, 10.0
@@ -96,76 +96,104 @@ def _words(loop: str, number: int, n_tiles: int, step: Step) -> tuple[str, list[
     ]
 
 
-def _box(x: float, y: float, width: float, lines: list[str], held: bool, part: str) -> str:
-    """Return the box of an input (orange, dashed) or a sum (blue), thick where it is held."""
-    name, dash = ("blue", None) if part.startswith("to-") else ("orange", "5 3")
-    faint = rect(x, y, width, TALL, rx=5, stroke="grid", stroke_dasharray=dash)
-    thick = rect(
-        x, y, width, TALL, name, rx=5, fill_opacity="0.25", stroke=name, stroke_width=2.6,
-        stroke_dasharray=dash, data_part=f"{part}-held", opacity=held,
-    )  # fmt: skip
+def _box(x: float, y: float, width: float, name: str, part: str, share: float, told: str) -> str:
+    """Return the box of an input or of a sum, which fills up by its share and tells how far."""
+    side = "query" if "query" in part else "key"
+    lines = [name, told] if told else [name]
     words = "".join(
-        text(
-            x + width / 2, y + TALL / 2 + 4.5 + (place - (len(lines) - 1) / 2) * 16, line,
-            data_part=f"{part}-{place}",
-        )
+        text(x + width / 2, y + TALL / 2 + 4.5 + (place - (len(lines) - 1) / 2) * 16, line,
+             data_part=f"{part}-told" if place else None)
         for place, line in enumerate(lines)
     )  # fmt: skip
-    return faint + thick + words
+    fill = rect(x, y, round(width * share, 1), TALL, side, rx=5, fill_opacity="0.25",
+                data_part=f"{part}-sum") if told else ""  # fmt: skip
+    dash = None if side == "query" else "5 3"
+    return rect(x, y, width, TALL, rx=5, stroke="grid", stroke_dasharray=dash) + fill + words
 
 
-def _progress(step: Step, place: int, block: int, total: int) -> str:
+def _progress(step: Step, place: int, block: int, total: int) -> tuple[float, str]:
     """Return how much of a sum is there: "1 of 3", or "done" when it is finished and away."""
     added = sum(tile[place] == block for tile in step.done)
     at_work = step.works() and step.at is not None and step.at[place] == block
-    return "done" if added == total and not at_work else f"{added} of {total}"
+    return added / total, "done" if added == total and not at_work else f"{added} of {total}"
 
 
 def _mark(x: float, y: float, kind: str) -> str:
     """Return a tick or a cross around a point."""
     if kind == "done":
-        return tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="green",
+        return tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="muted",
                    stroke_width=2)  # fmt: skip
     return tag("path", d=f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14", fill="none", stroke="muted",
                stroke_width=2)  # fmt: skip
 
 
-def _frame(n_blocks: int, loop: str, step: Step, title: str, notes: list[str]) -> str:
-    """Return the drawing of one step."""
+def _elements(n_blocks: int, loop: str, step: Step, title: str, notes: list[str], most: int) -> str:
+    """Return the drawing of one step; the bar of the blocks that were moved ends at the most."""
     right, bottom = LEFT + n_blocks * TILE, TOP + n_blocks * TILE
-    causal = loop.endswith("causal")
-    row, column = step.at if step.works() and step.at is not None else (-1, -1)
+    causal, at_work = loop.endswith("causal"), step.works()
     body = [
         text(4, 18, title, data_part="title", font_size=14, text_anchor="start"),
         axis_title((LEFT + right) / 2, 48, "block of keys"),
         axis_title(14, (TOP + bottom) / 2, "block of queries", upright=True),
     ]
     for j in range(n_blocks):
-        x, held = LEFT + j * TILE + 2, j == column
-        added = _progress(step, 1, j, n_blocks - j if causal else n_blocks)
-        above, below = [_name(j, "K V")], [_name(j, "dK dV"), added]
-        body.append(_box(x, TOP - TALL - GAP, TILE - 4, above, held, f"key-{j}"))
-        body.append(_box(x, bottom + GAP, TILE - 4, below, held, f"to-key-{j}"))
+        x, above = LEFT + j * TILE + 2, TOP - TALL - GAP
+        done = _progress(step, 1, j, n_blocks - j if causal else n_blocks)
+        body.append(_box(x, above, TILE - 4, _name(j, "K V"), f"key-{j}", 0, ""))
+        body.append(_box(x, bottom + GAP, TILE - 4, _name(j, "dK dV"), f"to-key-{j}", *done))
     for i in range(n_blocks):
-        y, held = TOP + i * TILE + (TILE - TALL) / 2, i == row
-        added = _progress(step, 0, i, i + 1 if causal else n_blocks)
-        before, after = [_name(i, "Q G L D")], [_name(i, "dQ"), added]
-        body.append(_box(28, y, WIDE, before, held, f"query-{i}"))
-        body.append(_box(right + 2 * GAP, y, NARROW, after, held, f"to-query-{i}"))
+        y = TOP + i * TILE + (TILE - TALL) / 2
+        done = _progress(step, 0, i, i + 1 if causal else n_blocks)
+        body.append(_box(28, y, WIDE, _name(i, "Q G L D"), f"query-{i}", 0, ""))
+        body.append(_box(right + 2 * GAP, y, NARROW, _name(i, "dQ"), f"to-query-{i}", *done))
     for i, j in _tiles(n_blocks, LOOPS[0]):
-        x, y, here = LEFT + j * TILE, TOP + i * TILE, (i, j) == (row, column)
-        sides = x + 1, y + 1, TILE - 2, TILE - 2
-        thick = rect(*sides, "green", fill_opacity="0.3", stroke="green", stroke_width=2.6)
-        thick += text(x + TILE / 2, y + TILE / 2 + 4.5, "A  dS", font_weight="600")
-        body.append(rect(*sides, stroke="grid"))
-        body.append(tag("g", thick, data_part=f"tile-{i}-{j}", opacity=here))
+        x, y = LEFT + j * TILE, TOP + i * TILE
+        body.append(rect(x + 1, y + 1, TILE - 2, TILE - 2, stroke="grid"))
         for kind, places in (("done", step.done), ("skip", step.skipped)):
-            shown = (i, j) in places and not here
+            shown = (i, j) in places and not (at_work and (i, j) == step.at)
             mark = _mark(x + TILE / 2, y + TILE / 2, kind)
             body.append(tag("g", mark, data_part=f"{kind}-{i}-{j}", opacity=shown))
+    # What is in fast memory: thick frames that move from block to block with the tile.
+    row, column = step.at or ((0, 0) if not step.done else (n_blocks - 1, n_blocks - 1))
+    x, y = LEFT + column * TILE, TOP + row * TILE
+    middle = y + (TILE - TALL) / 2
+    frames = {
+        "key": (x + 2, TOP - TALL - GAP, TILE - 4, TALL),
+        "to-key": (x + 2, bottom + GAP, TILE - 4, TALL),
+        "query": (28.0, middle, WIDE, TALL),
+        "to-query": (right + 2 * GAP, middle, NARROW, TALL),
+    }
+    for part, sides in frames.items():
+        side = part.removeprefix("to-")
+        dash = None if side == "query" else "5 3"
+        body.append(
+            rect(*sides, rx=5, stroke=side, stroke_width=3, stroke_dasharray=dash,
+                 data_part=f"{part}-held", opacity=at_work)
+        )  # fmt: skip
+    tile = rect(1, 1, TILE - 2, TILE - 2, "weight", fill_opacity="0.25", stroke="weight",
+                stroke_width=3)  # fmt: skip
+    tile += text(TILE / 2, TILE / 2 + 4.5, "A  dS", font_weight="600")
+    body.append(tag("g", tile, data_part="tile", transform=f"translate({x:g} {y:g})",
+                    opacity=at_work))  # fmt: skip
+    foot = bottom + GAP + TALL + 24
     for place, note in enumerate(notes):
-        y = bottom + GAP + TALL + 24 + 19 * place
-        body.append(text(4, y, note, data_part=f"note-{place}", text_anchor="start"))
+        body.append(text(4, foot + 19 * place, note, data_part=f"note-{place}",
+                         text_anchor="start"))  # fmt: skip
+    unit, end = (right + 2 * GAP + NARROW - 4) / most, foot + 19 * len(notes) - 8
+    read, written = (round(unit * count, 1) for count in (step.read, step.written))
+    body += [
+        rect(4, end, round(unit * most, 1), 12, stroke="grid"),
+        rect(4, end, read, 12, "muted", data_part="read"),
+        rect(4 + read, end, written, 12, "ink", data_part="written"),
+    ]
+    # A click on a tile goes to its step, which is another one where the keys are outside.
+    order = _tiles(n_blocks, loop)
+    for i, j in _tiles(n_blocks, LOOPS[0]):
+        body.append(
+            rect(LEFT + j * TILE, TOP + i * TILE, TILE, TILE, "ink", fill_opacity="0",
+                 class_="attn-hit", data_pick=f"tile:{order.index((i, j)) + 1}",
+                 data_part=f"hit-{i}-{j}")
+        )  # fmt: skip
     return "".join(body)
 
 
@@ -173,9 +201,10 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
     """Return a moving figure: the backward tile by tile, and what fast memory holds meanwhile.
 
     One list picks the loop: blocks of queries outside or blocks of keys outside, with or without a
-    causal mask. One slider goes through its tiles. Thick boxes are in fast memory; beside a sum
-    stands how many tiles have been added to it. Below are counted the blocks that were read from
-    slow memory and written to it.
+    causal mask. One slider goes through its tiles, and so does a click on a tile. What has a thick
+    frame is in fast memory; a sum fills up with the tiles that have been added to it. A bar below
+    counts the blocks that were read from slow memory (grey) and written to it (dark), and is full
+    at the end of the longest walk.
 
     Raises:
         ValueError: for fewer than two blocks, or more than three, which would be too wide.
@@ -183,33 +212,32 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
     if n_blocks not in (2, 3):
         raise ValueError(f"n_blocks must be 2 or 3; got {n_blocks}")
     n_tiles = n_blocks**2
-    frames, labels, rows = [], [], []
-    for loop in LOOPS:
-        for number, step in enumerate(_walk(n_blocks, loop)):
-            title, notes = _words(loop, number, n_tiles, step)
-            frames.append(_frame(n_blocks, loop, step, title, notes))
-            labels.append(f"{title}. {notes[2]}\n{notes[0].rstrip('.')}. {notes[1].rstrip('.')}.")
-            if step.at is not None:
-                i, j = step.at
-                what = (
-                    ["skipped"] * 2 if not step.works() else [n.split(": ")[1] for n in notes[:2]]
-                )
-                places = (str(number), str(i), str(j))
-                rows.append((loop, *places, *what, str(step.read), str(step.written)))
+    walks = [_walk(n_blocks, loop) for loop in LOOPS]
+    most = max(walk[-1].read + walk[-1].written for walk in walks)
+
+    def draw(which: int, place: int) -> Frame:
+        loop, step = LOOPS[which], walks[which][place]
+        title, notes = _words(loop, place, n_tiles, step)
+        told = f"{title}. {notes[2]}\n{notes[0].rstrip('.')}. {notes[1].rstrip('.')}."
+        rows = []
+        if step.at is not None:
+            kept = [note.split(": ")[1] for note in notes[:2]] if step.works() else ["skipped"] * 2
+            places = (str(place), *map(str, step.at))
+            rows = [(loop, *places, *kept, str(step.read), str(step.written))]
+        return Frame(_elements(n_blocks, loop, step, title, notes, most), told, rows)
+
     options = ("start", *(str(number) for number in range(1, n_tiles + 1)), "end")
-    return MovingDrawing.from_frames(
-        frames,
-        LEFT + n_blocks * TILE + 2 * GAP + NARROW + 6,
-        TOP + n_blocks * TILE + GAP + TALL + 24 + 2 * 19 + 10,
-        controls=(
+    return moving(
+        draw,
+        [
             Control("loop", "loop", LOOPS, kind="choice"),
-            Control("tile", "tile", options, start=n_tiles // 2 + 1),
-        ),
-        labels=labels,
-        table=(
-            ("loop", "tile", "queries", "keys", "held for the block outside",
-             "held for the tile", "blocks read", "blocks written"),
-            *rows,
+            Control("tile", "tile", options, start=n_tiles // 2 + 1, pace=1.2),
+        ],
+        LEFT + n_blocks * TILE + 2 * GAP + NARROW + 6,
+        TOP + n_blocks * TILE + GAP + TALL + 24 + 3 * 19 + 10,
+        columns=(
+            "loop", "tile", "queries", "keys", "held for the block outside",
+            "held for the tile", "blocks read", "blocks written",
         ),
         about="the walk backward",
     )  # fmt: skip

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, log10
 
 import numpy as np
 
-from attnbook.figures.drawing import rect, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import line, rect, tag, text
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 WIDTH = 440.0
 # Where the first format begins, its height, the left edge and the size of a bit, a gap of fields.
 TOP, BLOCK, LEFT, BIT, GAP = 62.0, 84.0, 4.0, 13.0, 6.0
+# The line of sizes: where it begins, the height of a format on it, its first and last power of 10.
+RANGE, ROW, LOW, HIGH = TOP + 3 * BLOCK, 16.0, -46.0, 40.0
+FIELDS = "muted", "plus", "minus"  # sign, exponent, fraction
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -86,7 +90,7 @@ def _told(form: Format, value: float) -> tuple[str, str, str]:
     return _digits(held), off, f"{_product(form, bits)} = {_digits(held)}, relative error {off}"
 
 
-def _frame(name: str, value: float) -> str:
+def _elements(name: str, value: float) -> str:
     """Return the drawing of one number: for each format its bits, and what they say."""
     body = [
         text(LEFT, 24, f"number: {name}", text_anchor="start", font_weight="600", font_size=15,
@@ -98,19 +102,24 @@ def _frame(name: str, value: float) -> str:
         body += [
             text(LEFT, y, form.name, text_anchor="start", font_weight="600"),
             text(84, y, "sign,", text_anchor="start", fill="muted"),
-            text(122, y, f"exponent ({form.exponent} bits),", text_anchor="start", fill="blue"),
-            text(248, y, f"fraction ({form.fraction} bits)", text_anchor="start", fill="orange"),
+            text(122, y, f"exponent ({form.exponent} bits),", text_anchor="start", fill="plus"),
+            text(248, y, f"fraction ({form.fraction} bits)", text_anchor="start", fill="minus"),
         ]
         for place, bit in enumerate(bits):
             field = (place > 0) + (place > form.exponent)
-            x, fill = LEFT + BIT * place + GAP * field, ("muted", "blue", "orange")[field]
+            x, fill = LEFT + BIT * place + GAP * field, FIELDS[field]
             part = f"{form.name}-{place}"
             body += [
                 rect(x, y + 8, BIT, 20, fill, fill_opacity="0.35", opacity=bit,
                      data_part=f"{part}-box"),
-                rect(x, y + 8, BIT, 20, stroke=fill),
                 text(x + BIT / 2, y + 22.5, bit, data_part=part),
             ]  # fmt: skip
+        ends = itertools.accumulate((1, form.exponent, form.fraction), initial=0)
+        for field, (first, last) in enumerate(itertools.pairwise(ends)):
+            x, wide = LEFT + BIT * first + GAP * field, BIT * (last - first)
+            lines = "".join(f"m{BIT:g} 0v20m0-20" for _ in range(first, last - 1))
+            body.append(tag("path", d=f"M{x:g} {y + 8:g}h{wide:g}v20h-{wide:g}zv0{lines}",
+                            fill="none", stroke=FIELDS[field]))  # fmt: skip
         body.append(text(LEFT, y + 46, _told(form, value)[2], text_anchor="start",
                          data_part=f"{form.name}-told"))  # fmt: skip
     return "".join(body)
@@ -120,7 +129,9 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
     """Return a moving figure: the bits of a number as float32, bfloat16 and float16.
 
     The slider takes the figure through the numbers, whose names are the words that are shown. Under
-    the bits of each format stands the number that they mean, and its relative error.
+    the bits of each format stands the number that they mean, and its relative error. On a line of
+    sizes, on which the number can be dragged, a bar is the range of a format: what lies outside it
+    becomes 0 or ∞.
 
     Raises:
         ValueError: for a number that is not finite, or a start that is not among the names.
@@ -133,8 +144,11 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
     for name, value in numbers.items():
         if not abs(value) < inf:
             raise ValueError(f"numbers must be finite; got {value} for {name!r}")
-    labels, rows = [], []
-    for name, value in numbers.items():
+    names, values = tuple(numbers), tuple(numbers.values())
+    header = (word for form in FORMATS for word in (form.name, f"relative error of {form.name}"))
+
+    def draw(place: int) -> Frame:
+        name, value = names[place], values[place]
         told = {form.name: _told(form, value) for form in FORMATS}
         held = "; ".join(
             f"{form} {number}, {'error ' * off[0].isdigit()}{off}"
@@ -145,16 +159,51 @@ def number_bits(numbers: Mapping[str, float], *, start: str) -> MovingDrawing:
             word = form.round(value)[0]
             parts = word[0], word[1 : 1 + form.exponent], word[1 + form.exponent :]
             bits.append(f"{form.name} {' '.join(parts)}")
-        labels.append(f"{name}: {held}.\nSign, exponent, fraction: {'; '.join(bits)}.")
-        rows.append((name, *(word for number, off, _ in told.values() for word in (number, off))))
-    names = tuple(numbers)
-    header = (word for form in FORMATS for word in (form.name, f"relative error of {form.name}"))
-    return MovingDrawing.from_frames(
-        [_frame(name, value) for name, value in numbers.items()],
+        row = (name, *(word for number, off, _ in told.values() for word in (number, off)))
+        words = f"{name}: {held}.\nSign, exponent, fraction: {'; '.join(bits)}."
+        return Frame(_elements(name, value) + _range(value, values), words, [row])
+
+    return moving(
+        draw,
+        [Control("number", "number", names, names.index(start))],
         WIDTH,
-        TOP + BLOCK * len(FORMATS) - 26,
-        controls=(Control("number", "number", names, names.index(start)),),
-        labels=labels,
+        RANGE + 74,
+        columns=("number", *header),
         about="the bits of a number",
-        table=(("number", *header), *rows),
     )
+
+
+def _across(value: float) -> float:
+    """Return where a size stands on the line of powers of ten; 0 stands at its left end."""
+    power = log10(abs(value)) if value else -inf
+    return round(88 + (WIDTH - 112) * (min(max(power, LOW), HIGH) - LOW) / (HIGH - LOW), 1)
+
+
+def _range(value: float, values: Sequence[float]) -> str:
+    """Return the range of each format on one line, with the number on it, which can be dragged."""
+    here, foot = _across(value), RANGE + 3 * ROW
+    body = [text(LEFT, RANGE - 8, "sizes that are not 0 or ∞", text_anchor="start", fill="muted")]
+    for row, form in enumerate(FORMATS):
+        bias, y = 2 ** (form.exponent - 1) - 1, RANGE + ROW * row
+        least, most = 2.0 ** (1 - bias - form.fraction), (2 - 2.0**-form.fraction) * 2.0**bias
+        inside = not value or least <= abs(value) <= most
+        body += [
+            text(LEFT, y + 11, form.name, text_anchor="start"),
+            rect(_across(least), y + 2, round(_across(most) - _across(least), 1), 10, "plus",
+                 fill_opacity="0.35", stroke="plus"),
+            tag("circle", cx=here, cy=y + 7, r=5, stroke="ink", stroke_width=2,
+                fill="ink" if inside else "paper", data_part=f"{form.name}-here"),
+        ]  # fmt: skip
+    for power in (-40, -20, 0, 20, 40):
+        x = _across(10.0**power)
+        body.append(line(x, foot, x, foot + 4, "muted"))
+        body.append(text(x, foot + 18, "10" + str(power).translate(RAISED) if power else "1"))
+    body.append(line(_across(0), foot, _across(10.0**HIGH), foot, "muted"))
+    places = {_across(number): place for place, number in reversed([*enumerate(values)])}
+    xs = sorted(places)
+    edges = [80.0, *((a + b) / 2 for a, b in itertools.pairwise(xs)), WIDTH]
+    body += [
+        hit(left, RANGE, right - left, foot - RANGE + 22, f"number:{places[x]}", drag=True)
+        for x, (left, right) in zip(xs, itertools.pairwise(edges), strict=True)
+    ]
+    return "".join(body)

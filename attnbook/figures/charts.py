@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -14,7 +15,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import COLOURS, Drawing
+from attnbook.figures.drawing import (
+    COLOURS,
+    WIDEST,
+    Array,
+    Drawing,
+    axis_title,
+    line,
+    rect,
+    text,
+)
+from attnbook.figures.labels import decimal
 
 WIDTH = 5.85  # inches: 421 px, so that letters of 13 px still have 10 in the column of a phone
 
@@ -40,9 +51,9 @@ STYLE: Any = {
 
 # Colour is never the only carrier: series differ in colour, marker and dash together.
 SERIES: tuple[dict[str, Any], ...] = (
-    {"color": COLOURS["orange"], "marker": "s", "linestyle": "--"},
-    {"color": COLOURS["blue"], "marker": "o", "linestyle": "-"},
-    {"color": COLOURS["green"], "marker": "^", "linestyle": ":"},
+    {"color": COLOURS["minus"], "marker": "s", "linestyle": "--"},
+    {"color": COLOURS["plus"], "marker": "o", "linestyle": "-"},
+    {"color": COLOURS["muted"], "marker": "^", "linestyle": ":"},
 )
 
 
@@ -54,14 +65,14 @@ def canvas(height: float, n_panels: int = 1) -> Iterator[tuple[Figure, list[Axes
         yield figure, list(figure.subplots(1, n_panels, squeeze=False)[0])
 
 
-def powers_axis(axes: Axes, values: Sequence[int], n_panels: int = 1) -> None:
+def powers_axis(axes: Axes, values: Sequence[int], n_panels: float = 1) -> None:
     """Make the horizontal axis logarithmic, with a tick at each value and none between."""
     axes.set_xscale("log", base=2)
     ticks(axes, values, np.log2(values), n_panels)
     axes.minorticks_off()
 
 
-def ticks(axes: Axes, values: Sequence[int], places: ArrayLike, n_panels: int = 1) -> None:
+def ticks(axes: Axes, values: Sequence[int], places: ArrayLike, n_panels: float = 1) -> None:
     """Put a tick at each value, and numbers as close as they can stand without touching."""
     shown, at = [str(value) for value in values], np.asarray(places, dtype=np.float64)
     pixels = (at - at[0]) / (np.ptp(at) or 1.0) * (340 / n_panels - 10)
@@ -89,83 +100,193 @@ def lines(
     y_title: str,
     alt: str,
     powers: bool = False,
+    points: Sequence[str] = (),
+    crossings: Sequence[tuple[str, str]] = (),
 ) -> Drawing:
     """Return a drawing of up to three series over the same x, in different colours and dashes.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
-    tick. The axes and the ends of each series follow in the alt text.
+    tick. Each of several series has its name at its end. The series named in `points` are not
+    joined to lines. For each pair of names in `crossings` the x at which the two lines cross is
+    marked. The axes and the ends of each series follow in the alt text.
 
     Raises:
-        ValueError: for more than three series or one that is not as long as x.
+        ValueError: for more than three series, one that is not as long as x, or two lines that
+            should cross and do not.
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
     with canvas(3.9) as (figure, [axes]):
         kind = ", both axes logarithmic" * powers
         words = [f"{y_title} against {x_title}{kind}"]
-        for (name, values), look in zip(series.items(), SERIES, strict=False):
-            heights = np.asarray(values, dtype=np.float64)
+        table = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
+        for (name, heights), look in zip(table.items(), SERIES, strict=False):
             if heights.shape != (len(x),):
                 raise ValueError(f"{name!r} must have {len(x)} values; got shape {heights.shape}")
             words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
-            axes.plot(x, heights, label=name, markersize=6, **look)
+            joined = {"linestyle": ""} if name in points else {}
+            axes.plot(x, heights, label=name, markersize=6, **look | joined)
+        panels = 1.4 if len(series) > 1 else 1  # names take some of the room
         if powers:
-            powers_axis(axes, x)
+            powers_axis(axes, x, panels)
             axes.set_yscale("log")
         else:
-            ticks(axes, x, x)
+            ticks(axes, x, x, panels)
         axes.set_xlabel(x_title)
         axes.set_ylabel(y_title)
         axes.grid(axis="y")
         if len(series) > 1:
-            legend_above(figure, axes)
+            _names_at_ends(axes, {name: (x[-1], heights[-1]) for name, heights in table.items()})
+        for pair in crossings:
+            words.append(_crossing(axes, x, table, pair, powers))
         return Drawing.from_matplotlib(figure, _told(alt, words))
+
+
+def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
+    """Write each name beside the end of its line, in its colour, none on another."""
+    tall, row = 215.0, 15.0  # points: about the height of the axes, and of a line of letters
+    looks = dict(zip(ends, SERIES, strict=False))
+    # A sum stays in one line.
+    shown = {
+        name: wrap(name.replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), 14,
+                   break_long_words=False)
+        for name in ends
+    }  # fmt: skip
+    to_share = axes.transScale + axes.transLimits
+    places = {name: round(tall * to_share.transform(end)[1], 1) for name, end in ends.items()}
+    below, order = -row, sorted(ends, key=lambda name: places[name])
+    feet = []
+    for name in order:
+        half = row * len(shown[name]) / 2
+        below = max(places[name] - half, below) + 2 * half
+        feet.append(below - half)
+    # Those that were pushed up beyond the top come down again, and take the others along.
+    above = tall + row
+    for place in reversed(range(len(order))):
+        half = row * len(shown[order[place]]) / 2
+        feet[place] = min(feet[place], above - half)
+        above = feet[place] - half
+    for name, foot in zip(order, feet, strict=True):
+        axes.annotate(
+            "\n".join(shown[name]), ends[name], (9, round(foot - places[name], 1)),
+            textcoords="offset points", va="center", color=looks[name]["color"],
+        )  # fmt: skip
+
+
+def _crossing(
+    axes: Axes, x: Sequence[int], table: Mapping[str, Array], pair: tuple[str, str], powers: bool
+) -> str:
+    """Mark where two lines cross with a ring and its x, and return what it says in words."""
+    forward, back = (np.log, np.exp) if powers else (np.asarray, np.asarray)
+    at = forward(np.asarray(x, dtype=np.float64))
+    one, other = (forward(table[name]) for name in pair)
+    gap = one - other
+    turns = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
+    if not len(turns):
+        where = "above" if gap[0] > 0 else "below"
+        raise ValueError(f"{pair[0]!r} and {pair[1]!r} must cross; got the first always {where}")
+    n = int(turns[0])
+    share = gap[n] / (gap[n] - gap[n + 1])
+    here = float(back(at[n] + share * (at[n + 1] - at[n])))
+    height = float(back(one[n] + share * (one[n + 1] - one[n])))
+    axes.plot([here], [height], "o", markersize=11, fillstyle="none", color=COLOURS["ink"])
+    # Its number stands on the side that is farthest from all lines.
+    fine = np.linspace(at[0], at[-1], 200)
+    to_share = axes.transScale + axes.transLimits
+    curves = [
+        to_share.transform(
+            np.column_stack([back(fine), back(np.interp(fine, at, forward(values)))])
+        )
+        for values in table.values()
+    ]
+    dots = np.concatenate(curves) * (280.0, 215.0)
+    middle = to_share.transform((here, height)) * (280.0, 215.0)
+    sides = [(a, b) for b in (13.0, -13.0) for a in (-28.0, 28.0) if middle[0] + a < 250]
+    room = [round(float(np.hypot(*(dots - middle - side).T / [[2], [1]]).min())) for side in sides]
+    side = sides[int(np.argmax(room))]
+    axes.annotate(
+        f"{here:,.0f}", (here, height), side, textcoords="offset points", ha="center", va="center"
+    )
+    return f"{pair[0]} and {pair[1]} cross at {here:,.0f}"
+
+
+# A bar's height; the colours and looks of up to three series, which differ in more than colour.
+BAR = 17.0
+FILLS: tuple[dict[str, Any], ...] = (
+    {},
+    {"fill_opacity": "0.2"},
+    {"fill_opacity": "0", "stroke_dasharray": "4 3"},
+)
 
 
 def bars(
-    labels: Sequence[str], series: Mapping[str, ArrayLike], *, y_title: str, alt: str
+    labels: Sequence[str],
+    series: Mapping[str, ArrayLike],
+    *,
+    y_title: str,
+    alt: str,
+    apart: bool = False,
 ) -> Drawing:
-    """Return a drawing of up to three rows of numbers as bars, each bar with its number.
+    """Return a drawing of up to three rows of numbers as bars, each bar with its number beside it.
 
-    Numbers have two decimals, and none where all are whole; they follow in the alt text.
+    Bars lie, one below the other. If the series are `apart`, each has a column and a scale of its
+    own, for quantities that are not to be compared. A series that is called as one of the course's
+    quantities has its colour. Numbers have two decimals, and none where all are whole; they follow
+    in the alt text.
 
     Raises:
         ValueError: for more than three series or one that is not as long as `labels`.
+
+    >>> bars(["a", "b"], {"weight": [0.25, 0.75]}, y_title="weight", alt="Two weights.").alt
+    'Two weights. weight: a 0.25, b 0.75.'
     """
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
-    places = np.arange(len(labels))
-    width = 0.8 / len(series)
-    whole = all(np.equal(np.mod(values, 1), 0).all() for values in series.values())
-    with canvas(3.5) as (figure, [axes]):
-        words = []
-        for index, ((name, values), look) in enumerate(zip(series.items(), SERIES, strict=False)):
-            heights = np.asarray(values, dtype=np.float64)
-            if heights.shape != (len(labels),):
-                raise ValueError(
-                    f"{name!r} must have {len(labels)} values; got shape {heights.shape}"
-                )
-            left = places + (index - (len(series) - 1) / 2) * width
-            drawn = axes.bar(
-                left,
-                heights,
-                0.9 * width,
-                label=name,
-                color=look["color"],
-                hatch="/" * index or None,
-                edgecolor=COLOURS["paper"],
-            )
-            shown = [f"{height:.{0 if whole else 2}f}".replace("-", "−") for height in heights]
-            axes.bar_label(drawn, shown, color=COLOURS["ink"])
-            pairs = (f"{label} {height}" for label, height in zip(labels, shown, strict=True))
-            words.append(f"{name}: {', '.join(pairs)}")
-        # Where they would touch each other, labels of two words have two lines.
-        crowded = sum(map(len, labels)) + 2 * len(labels) > 44
-        axes.set_xticks(places, [s.replace(" ", "\n") if crowded else s for s in labels])
-        axes.set_ylabel(y_title)
-        axes.margins(y=0.15)
-        legend_above(figure, axes)
-        return Drawing.from_matplotlib(figure, _told(alt, words))
+    table = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
+    for name, values in table.items():
+        if values.shape != (len(labels),):
+            raise ValueError(f"{name!r} must have {len(labels)} values; got shape {values.shape}")
+    whole = all(np.equal(np.mod(values, 1), 0).all() for values in table.values())
+    shown = {name: [decimal(v, 0 if whole else 2) for v in row] for name, row in table.items()}
+    room = 8.0 * max(len(number) for row in shown.values() for number in row) + 8
+    left, top = 18 + 8.4 * max(map(len, labels)), 34.0 if len(series) == 1 else 58.0
+    columns, lanes = (len(series), 1) if apart else (1, len(series))
+    column, step = (WIDEST - left) / columns, BAR * lanes + (12 if lanes > 1 else 9)
+    body = [axis_title(left, 18, y_title, text_anchor="start")]
+    plain = ("muted",) * 3 if apart else ("minus", "plus", "muted") if len(table) > 1 else ("plus",)
+    mark = left
+    for index, (name, values) in enumerate(table.items()):
+        colour_name = name if name in COLOURS else plain[index]
+        look = {"stroke": colour_name, "stroke_width": 1.5, **FILLS[0 if apart else index]}
+        start = left + index * column if apart else left
+        everything = values if apart else np.concatenate(list(table.values()))
+        low, high = min(0.0, everything.min()), max(0.0, everything.max())
+        unit = (column - room * (1 + (low < 0)) - 12) / ((high - low) or 1.0)
+        zero = start + room * (low < 0) - low * unit
+        if apart:
+            body.append(text(zero, 41, name, text_anchor="start", font_weight="600",
+                             fill=colour_name))  # fmt: skip
+        elif len(table) > 1:
+            body.append(rect(mark, 30, 16, 12, colour_name, **look))
+            body.append(text(mark + 22, 41, name, text_anchor="start"))
+            mark += 44 + 7.6 * len(name)
+        for row, (value, number) in enumerate(zip(values, shown[name], strict=True)):
+            y, wide = top + step * row + (0 if apart else BAR * index), round(unit * abs(value), 1)
+            edge, side = (zero - wide - 6, "end") if value < 0 else (zero + wide + 6, "start")
+            body += [
+                rect(zero - wide if value < 0 else zero, y + 2, wide, BAR - 4, colour_name, **look),
+                text(edge, y + BAR / 2 + 4.5, number, text_anchor=side),
+            ]
+        body.append(line(zero, top - 3, zero, top + step * len(labels) - 6, "muted"))
+    for row, label in enumerate(labels):
+        y = top + step * row + BAR * lanes / 2 + 4.5
+        body.append(text(left - 10, y, label, text_anchor="end"))
+    words = [
+        f"{name}: " + ", ".join(f"{label} {n}" for label, n in zip(labels, row, strict=True))
+        for name, row in shown.items()
+    ]
+    height = top + step * len(labels)
+    return Drawing.from_elements("".join(body), WIDEST, height, _told(alt, words))
 
 
 def _told(alt: str, words: Sequence[str]) -> str:

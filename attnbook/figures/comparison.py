@@ -11,7 +11,7 @@ from attnbook.examples import PublishedIdentity
 from attnbook.figures.drawing import Array, Drawing, axis_title, rect, text
 from attnbook.figures.grid import as_matrix
 from attnbook.figures.labels import checked_labels, decimal
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 HEIGHT = 44.0
@@ -20,7 +20,7 @@ HEIGHT = 44.0
 def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
     """Return a framed cell of two lines: printed above in plain type, computed below in bold."""
     look = {"fill_opacity": "0.150", "stroke": "ink", "stroke_width": 2}
-    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "orange", **look)
+    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "minus", **look)
     above = text(x + width / 2, y + 18, printed)
     return frame + above + text(x + width / 2, y + 35, computed, font_weight="700")
 
@@ -104,12 +104,12 @@ def compared(
 
 # The moving figure: what the slider calls each link, what it holds against what, the digits.
 LINKS = (
-    ("as printed", "raw scores, as printed", 2),
-    ("raw scores", "raw scores, against the products of X", 2),
+    ("print", "raw scores, as printed", 2),
+    ("raw", "raw scores, against the products of X", 2),
     ("scaled", "scaled scores, against the printed raw scores", 2),
-    ("scaled, X", "scaled scores, against X", 2),
-    ("weights", "weights of token 1, against the printed scores", 3),
-    ("weights, X", "weights of token 1, against X", 3),
+    ("scaled X", "scaled scores, against X", 2),
+    ("weight", "weights of token 1, against the printed scores", 3),
+    ("weight X", "weights of token 1, against X", 3),
 )
 LEFT, TOP, WIDE = 56.0, 84.0, 72.0
 
@@ -130,7 +130,7 @@ def _link(
         off = bool(there and differs[i, j])
         body.append(rect(x, y, WIDE, HEIGHT, stroke="grid"))
         body.append(
-            rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "orange", fill_opacity="0.150", stroke="ink",
+            rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "minus", fill_opacity="0.150", stroke="ink",
                  stroke_width=2, opacity=str(int(off)), data_part=f"frame-{i}-{j}")
         )  # fmt: skip
         one, other = (above[i][j], below[i][j]) if there else ("", "")
@@ -154,13 +154,14 @@ def handout_links(handout: PublishedIdentity) -> MovingDrawing:
     The slider goes along the chain. Each printed step is held first against the printed step
     before it, and then against what follows from X. A cell has the printed number above and the
     computed one below, with a bold frame where they are more than half a unit of the last printed
-    digit apart. The first picture is the print alone.
+    digit apart. The first place is the print alone; the figure starts at the second.
 
     >>> from attnbook import examples
     >>> handout_links(examples.published_identity()).alt.split(".")[0]
-    'raw scores, as printed: nothing is compared yet'
+    'raw scores, against the products of X: 15 of 25 differ'
     """
     raw_scores = handout.X @ handout.W_Q @ (handout.X @ handout.W_K).T
+    n = len(raw_scores)
     root, first = handout.X.shape[1] ** 0.5, handout.first_row_weights[None]
     pairs = (
         (handout.raw_scores, None),
@@ -170,8 +171,9 @@ def handout_links(handout: PublishedIdentity) -> MovingDrawing:
         (first, softmax(handout.scores[:1])),
         (first, softmax(raw_scores[:1] / root)),
     )
-    frames, labels, rows = [], [], []
-    for (link, told, digits), (printed, computed) in zip(LINKS, pairs, strict=True):
+
+    def draw(place: int) -> Frame:
+        (link, told, digits), (printed, computed) = LINKS[place], pairs[place]
         above = [[decimal(number, digits) for number in row] for row in printed]
         if computed is None:
             differs = np.zeros(printed.shape, dtype=bool)
@@ -183,23 +185,23 @@ def handout_links(handout: PublishedIdentity) -> MovingDrawing:
             result = f"{differs.sum()} of {differs.size} differ"
         if len(printed) == 1:
             result += f"; printed sum {printed.sum():.3f}"
-        frames.append(_link(told, result, above, below, differs, len(raw_scores)))
-        places = [
+        found = [
             f"row {i + 1}, column {j + 1}: printed {above[i][j]}, computed {below[i][j]}"
             for i, j in np.argwhere(differs)
         ]
-        labels.append(f"{told}: {result}.\n{'; '.join(places) or 'No number is marked'}.")
-        rows += [
+        rows = [
             (link, str(i + 1), str(j + 1), above[i][j], below[i][j], "yes" * bool(differs[i, j]))
             for i, j in np.ndindex(differs.shape)
             if computed is not None
         ]
-    n = len(raw_scores)
-    return MovingDrawing.from_frames(
-        frames,
+        words = f"{told}: {result}.\n{'; '.join(found) or 'No number is marked'}."
+        return Frame(_link(told, result, above, below, differs, n), words, rows)
+
+    return moving(
+        draw,
+        [Control("link", "link", tuple(link for link, *_ in LINKS), start=1, pace=2.5)],
         LEFT + n * WIDE + 8,
         TOP + (n + 1) * HEIGHT + 22,
-        controls=(Control("link", "link", tuple(link for link, *_ in LINKS)),),
-        labels=labels,
-        table=(("link", "row", "column", "printed", "computed", "differs"), *rows),
+        columns=("link", "row", "column", "printed", "computed", "differs"),
+        about="the handout, link by link",
     )

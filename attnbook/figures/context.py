@@ -1,130 +1,319 @@
-"""One word in several sentences: the moving figure of chapter 05 with real word vectors."""
+"""A sentence whose words hang on a beam between two words: the moving figure of chapter 05."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnbook import words
-from attnbook.figures.drawing import Array, axis_title, line, rect, text
-from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 SCALES = {"0": 0.0, "1/√384": 384**-0.5, "1": 1.0, "4": 4.0}
-TOP, ROW = 76.0, 26.0
-# Where the weights stand, and where the cosines do: the words end, a bar of 1 begins and ends, and
-# the number ends.
-WEIGHTS = (68.0, 76.0, 166.0, 206.0)
-COSINES = (288.0, 296.0, 396.0, 436.0)
-RIGHT = 440.0
+WIDTH = 448.0
+# The sentence stands on a line; its numbers hang from another; the beam has a middle, where a lean
+# of 0 is, and `UNIT` pixels to a lean of 1. Below are rows of marks, and the numbers of the beam.
+SENTENCE, NUMBERS, BEAM, MIDDLE, UNIT, ROW = 138.0, 158.0, 250.0, 240.0, 330.0, 19.0
+LEAST, LETTER, GAP = 28.0, 9.6, 14.0  # of a word: its least width, one letter, the space after it
 
 
-def _bar(row: int, share: float, place: tuple[float, float, float, float], name: str) -> str:
-    """Return a bar and its number in a row, named as parts of a moving figure."""
-    _, start, end, last = place
-    y, long = TOP + ROW * row, round((end - start) * share, 1)
-    shown = decimal(share)
-    return rect(
-        start + min(0.0, long), y + 6, abs(long), ROW - 12, "blue", data_part=f"{name}-bar-{row}"
-    ) + text(last, y + 18, shown, text_anchor="end", data_part=f"{name}-{row}")
+class Mark(NamedTuple):
+    """A row below the beam: how it looks, its name, and where its mark stands."""
+
+    look: str  # "attention", "other", "equal weights" or "alone"
+    name: str
+    lean: float
+    there: bool = True
 
 
-def _empty(row: int, name: str) -> str:
-    """Return a bar of length 0 without a number, for a row that the sentence does not need."""
-    y = TOP + ROW * row
-    bar = rect(WEIGHTS[1], y + 6, 0, ROW - 12, "blue", data_part=f"{name}-bar-{row}")
-    return bar + text(WEIGHTS[3], y + 18, "", text_anchor="end", data_part=f"{name}-{row}")
+class Scene(NamedTuple):
+    """What one frame shows of a sentence: one entry a word, unless it says otherwise."""
+
+    tokens: Sequence[str]
+    asks: int  # the place of the word that asks
+    leans: Array
+    arcs: Sequence[float]  # how thick
+    numbers: Sequence[str]
+    loads: Array  # the weights that the discs stand for
+    fallen: bool  # whether the discs lie on the beam, or still hang at their words
+    marks: Sequence[Mark]  # the first is where the beam balances, the last where the word stood
+    scored: bool = False  # whether the numbers are scores, not yet weights
 
 
-def _frame(
-    title: str, word: str, tokens: Sequence[str], weights: Array,
-    probes: Mapping[str, tuple[float, float]], rows: int,
-) -> str:  # fmt: skip
-    """Return the drawing of one sentence: weights on the left, cosines on the right."""
-    body = [
-        text(8, 22, title, text_anchor="start", font_weight="600", font_size=15, data_part="title"),
-        axis_title(8, TOP - 14, "weights", text_anchor="start"),
-        axis_title(COSINES[0], TOP - 14, "cosine with", text_anchor="end"),
-        line(WEIGHTS[1], TOP, WEIGHTS[1], TOP + ROW * rows, "muted"),
-        line(COSINES[1], TOP, COSINES[1], TOP + ROW * len(probes), "muted"),
+def percent(weight: float) -> str:
+    """Return a weight as per cent.
+
+    >>> percent(0.126)
+    '13%'
+    """
+    return f"{100 * weight:.0f}%"
+
+
+def thickness(weight: float) -> float:
+    """Return how thick the arc of a weight is."""
+    return round(2 + 36 * weight) / 2
+
+
+def room(token: str) -> float:
+    """Return how wide a word may be, whatever the reader's font."""
+    return max(LEAST, LETTER * len(token) + 4 * sum(map(token.count, "mw")))
+
+
+def centres(tokens: Sequence[str]) -> list[float]:
+    """Return where the middle of each word of a sentence is."""
+    widths = [*map(room, tokens)]
+    gap = min(GAP, (WIDTH - 8 - sum(widths)) / max(1, len(tokens) - 1))
+    ends = np.cumsum(widths) + gap * np.arange(len(tokens))
+    return [
+        float(round(end - w / 2 + (WIDTH - ends[-1]) / 2))
+        for end, w in zip(ends, widths, strict=True)
     ]
-    for row in range(rows):
-        token = tokens[row] if row < len(tokens) else ""
-        y = TOP + ROW * row + 18
-        look = {"font_weight": "600" if token == word else "400"}
-        body.append(text(WEIGHTS[0], y, token, text_anchor="end", data_part=f"token-{row}", **look))
-        here = row < len(tokens)
-        body.append(_bar(row, weights[row], WEIGHTS, "weight") if here else _empty(row, "weight"))
-    for row, (probe, (before, now)) in enumerate(probes.items()):
-        y = TOP + ROW * row
-        at = COSINES[1] + (COSINES[2] - COSINES[1]) * before
-        body.append(text(COSINES[0], y + 18, probe, text_anchor="end"))
-        body.append(_bar(row, now, COSINES, "cosine"))
-        body.append(rect(at - 1, y + 2, 2, ROW - 4, "orange"))
-    y = TOP + ROW * len(probes)
-    at = COSINES[1]
-    body.append(rect(at - 1, y + 12, 2, ROW - 4, "orange"))
-    body.append(text(at + 8, y + ROW + 2, "the word alone", text_anchor="start", fill="muted"))
-    return "".join(body)
+
+
+def on_beam(lean: float) -> float:
+    """Return where on the beam a lean is."""
+    return float(round(MIDDLE + UNIT * lean))
+
+
+def pile(xs: Sequence[float], radii: Sequence[float]) -> list[float]:
+    """Return how high the middle of each disc lies: the large ones on the beam, others on them.
+
+    >>> pile([0, 0, 30], [5.0, 10.0, 5.0])
+    [25.0, 10.0, 5.0]
+    """
+    heights = list(radii)
+    done: list[int] = []
+    for i in sorted(range(len(radii)), key=lambda i: (-radii[i], i)):
+        for j in sorted(done, key=lambda j: heights[j]):
+            apart, reach = abs(xs[i] - xs[j]), radii[i] + radii[j]
+            if radii[i] and apart < reach:
+                heights[i] = max(
+                    heights[i], float(round(heights[j] + (reach**2 - apart**2) ** 0.5))
+                )
+        done.append(i)
+    return heights
+
+
+def height(n_marks: int) -> float:
+    """Return how high the drawing is."""
+    return BEAM + ROW * n_marks + 22
+
+
+def _arc(start: float, end: float, wide: float, name: str, part: str) -> str:
+    """Return the arc from the word that asks to a word; a word's arc to itself is a loop."""
+    y, rise = SENTENCE - 19, round(28 + 0.3 * abs(end - start))
+    # A thick loop is wider, so that its hole stays open.
+    bow, foot = (round(26 + 3 * wide), min(4, wide / 2)) if start == end else (0, 0)
+    rise += round(14 + 2 * wide) * (start == end)
+    points = [(start - foot, y), (start - bow, y - rise), (end + bow, y - rise), (end + foot, y)]
+    [first, *rest] = [f"{number(x)} {number(y)}" for x, y in points]
+    path = f"M{first}C{' '.join(rest)}"
+    return tag("path", d=path, fill="none", stroke=name, stroke_width=wide, data_part=part,
+               stroke_opacity="0.8")  # fmt: skip
+
+
+def _marks(marks: Sequence[Mark]) -> str:
+    """Return a row for each mark: its name, its way from the last one's place, and its lean."""
+    origin, drawn = on_beam(marks[-1].lean), []
+    looks: dict[str, dict[str, Any]] = {
+        "attention": {"fill": "output", "stroke": "output"},
+        "other": {"fill": "paper", "stroke": "output"},
+        "alone": {"fill": "paper", "stroke": "muted", "stroke_dasharray": "3 2"},
+        "equal weights": {"fill": "paper", "stroke": "ink"},
+    }
+    for row, (kind, name, lean, there) in enumerate(marks):
+        x, y, look = on_beam(lean if there else marks[-1].lean), BEAM + 3 + ROW * row, looks[kind]
+        seen = {"opacity": str(int(there))}
+        bold: dict[str, Any] = {"font_weight": "600" if kind == "attention" else "400", **seen}
+        at: dict[str, Any] = {"transform": f"translate({number(x)} {number(y)})", **seen,
+                              "stroke_width": 1.5, "data_part": f"{kind}-mark"}  # fmt: skip
+        ink = {"attention": "output", "other": "output"}.get(kind, "ink")
+        if kind != "alone":
+            drawn.append(
+                tag("line", x1=origin, x2=x, y1=y + 9, y2=y + 9, stroke=look["stroke"],
+                    stroke_width=3, stroke_opacity="0.35", data_part=f"{kind}-way")
+            )  # fmt: skip
+        drawn += [
+            tag("circle", cy=9, r=5.5, **look, **at) if kind == "equal weights"
+            else tag("polygon", points="0,0 9,16 -9,16", **look, **at),
+            text(4, y + 14, name, text_anchor="start", fill=ink, data_part=f"{kind}-name", **bold),
+            text(max(x, origin) + 13, y + 14, decimal(lean), text_anchor="start", fill=ink,
+                 data_part=f"{kind}-lean", **HALO, **bold),
+        ]  # fmt: skip
+    return "".join(drawn)
+
+
+def draw_scene(
+    scene: Scene, title: str, more: str, most: int, ends: Sequence[str], picks: str = ""
+) -> str:
+    """Return a sentence with its arcs, and the beam below; there is room for `most` words."""
+    spots, empty = centres(scene.tokens), most - len(scene.tokens)
+    spots += [spots[-1]] * empty
+    radii = [round(40 * load**0.5) / 2 for load in scene.loads] + [0.0] * empty
+    beam = [on_beam(lean) for lean in scene.leans] + [MIDDLE] * empty
+    heights, top = pile(beam, radii), max(scene.loads)
+    name = "ink" if scene.scored else "weight"
+    arcs, threads, row = [], [], []
+    for j in range(most):
+        here = j < len(scene.tokens)
+        x, r = spots[j], radii[j]
+        wide = scene.arcs[j] if here else 0
+        arcs.append(_arc(spots[scene.asks], x, wide, name, f"arc-{j}"))
+        hangs = (x, NUMBERS + 9 + r)
+        at = (beam[j], BEAM - heights[j]) if scene.fallen and r else hangs
+        # Only the threads of the largest weights are strong.
+        strong = here and scene.loads[j] > 0.7 * top and len(set(radii[: len(scene.tokens)])) > 1
+        threads.append(
+            tag("line", x1=x, y1=NUMBERS + 7, x2=at[0], y2=at[1], stroke="value",
+                stroke_width=1.5, stroke_dasharray="2 3", data_part=f"thread-{j}",
+                opacity="0" if not (scene.fallen and r) else "1" if strong else "0.3")
+            + tag("circle", cx=at[0], cy=at[1], r=r, fill="weight", fill_opacity="0.3",
+                  stroke="weight", stroke_width=1.5 if r else 0, data_part=f"disc-{j}")
+        )  # fmt: skip
+        row.append(
+            text(x, SENTENCE, scene.tokens[j] if here else "", font_size=17,
+                 font_weight="700" if j == scene.asks else "400", data_part=f"word-{j}")
+            + text(x, NUMBERS, scene.numbers[j] if here else "", font_size=14, fill=name,
+                   data_part=f"number-{j}")
+        )  # fmt: skip
+    wide = room(scene.tokens[scene.asks]) + 18
+    box = rect(spots[scene.asks] - wide / 2, SENTENCE - 18, wide, 25, "none", stroke="query",
+               stroke_width=2, rx=5, data_part="asks")  # fmt: skip
+    left, right, bottom = on_beam(-0.45), on_beam(0.45), height(len(scene.marks)) - 18
+    ticks = [
+        line(on_beam(lean), BEAM, on_beam(lean), bottom, "muted" if lean == 0 else "grid")
+        + axis_title(on_beam(lean), bottom + 14, decimal(lean, 1))
+        for lean in (-0.4, -0.2, 0.0, 0.2, 0.4)
+    ]
+    return "".join([
+        text(8, 19, title, text_anchor="start", font_weight="600", font_size=15, data_part="title"),
+        axis_title(8, 37, more, text_anchor="start", data_part="more"),
+        *arcs, *threads, box, *row, *ticks, axis_title(4, bottom + 14, "lean", text_anchor="start"),
+        tag("line", x1=left, y1=BEAM, x2=right, y2=BEAM, stroke="ink", stroke_width=3),
+        text(left - 6, BEAM - 2, ends[1], text_anchor="end", font_size=15, font_weight="600"),
+        text(right + 6, BEAM - 2, ends[0], text_anchor="start", font_size=15, font_weight="600"),
+        _marks(scene.marks), picks,
+    ])  # fmt: skip
+
+
+def leaning(tokens: Sequence[str], ends: Sequence[str]) -> tuple[Array, Array]:
+    """Return the vectors of words, and their leans: dot products with one end minus the other."""
+    x = words.vectors(tokens)
+    return x, x @ np.subtract(*words.vectors(ends))
 
 
 def word_in_context(
     word: str,
     sentences: Sequence[str],
-    probes: Sequence[str],
+    others: Sequence[str] = (),
     *,
+    ends: tuple[str, str] = ("water", "money"),
     scales: Mapping[str, float] = SCALES,
     start: str = "1",
 ) -> MovingDrawing:
     """Return a moving figure: a word's weights and its output, in one sentence after the other.
 
-    Queries, keys and values are the vectors of `attnbook.words` themselves. One slider picks the
-    sentence, and begins with the word alone; the other picks the factor on the scores. On the left
-    is what the word takes from each word of the sentence, on the right the cosine of its output
-    with each probe, where a mark shows the cosine of the word alone.
+    Queries, keys and values are the vectors of `attnbook.words` themselves. Controls pick the
+    sentence with the word that asks, and the factor on the scores. Arcs are as thick as the
+    weights. Below, each word lies on a beam where its own vector leans, to the first of `ends` or
+    to the second, as a disc as large as its weight; the output is where the beam balances. The
+    headline says how far attention moves the word from its own place, and how far equal weights do.
+    The figure opens with the sentence in which the two differ most.
+
+    Args:
+        word: A word of every sentence; the figure opens with its question.
+        sentences: Words of `attnbook.words`, with spaces between.
+        others: Words that can ask too. The last of them in a sentence is the sentence's name.
+        ends: The two words that the beam lies between.
+        scales: Factors on the scores, by the names that the control shows.
+        start: The factor that the figure opens with.
 
     Raises:
         ValueError: when a sentence lacks the word, or `start` is not among the scales.
 
-    >>> word_in_context("bank", ["fish swim near the bank"], ["water"]).alt
-    '“bank” alone, scale 1: cosine with water 0.22. Weights: bank 1.00.'
+    >>> word_in_context("bank", ["fish swim near the bank"]).alt
+    '“bank”, scores × 1, takes 40% from itself: lean 0.03, alone −0.18, with equal weights 0.10.'
     """
     if start not in scales:
         raise ValueError(f"start must be one of {', '.join(scales)}; got {start!r}")
-    for sentence in sentences:
-        if word not in sentence.split():
+    split = [sentence.split() for sentence in sentences]
+    for sentence, tokens in zip(sentences, split, strict=True):
+        if word not in tokens:
             raise ValueError(f"each sentence must have the word {word!r}; got {sentence!r}")
-    compass, own = words.vectors(probes), words.vectors(word)[0]
-    most = max(len(sentence.split()) for sentence in sentences)
-    frames, labels, rows = [], [], []
-    for sentence, (name, scale) in product([word, *sentences], scales.items()):
-        tokens = sentence.split()
-        x = words.vectors(tokens)
-        weights = softmax(scale * x @ x[tokens.index(word)])
-        output = weights @ x
-        cosines = compass @ output / np.linalg.norm(output)
-        title = f"“{word}” alone" if len(tokens) == 1 else f"“{sentence}”"
-        pairs = dict(zip(probes, zip(compass @ own, cosines, strict=True), strict=True))
-        frames.append(_frame(title, word, tokens, weights, pairs, most))
-        where = title if len(tokens) == 1 else f"“{word}” in {title}"
-        near = [f"{probe} {decimal(now)}" for probe, (_, now) in pairs.items()]
-        taken = [f"{t} {decimal(a)}" for t, a in zip(tokens, weights, strict=True)]
-        labels.append(
-            f"{where}, scale {name}: cosine with {', '.join(near)}.\nWeights: {', '.join(taken)}."
-        )
-        rows.append((title, name, ", ".join(taken), *map(decimal, cosines)))
-    return MovingDrawing.from_frames(
-        frames,
-        RIGHT,
-        TOP + ROW * max(most, len(probes) + 2) + 8,
-        controls=(
-            Control("sentence", "sentence", ("none", *map(str, range(1, len(sentences) + 1)))),
-            Control("scale", "scale", tuple(scales), list(scales).index(start)),
+    places = [[s.index(word), *(j for j, t in enumerate(s) if t in others)] for s in split]
+    cases = [(s, place) for s, asking in enumerate(places) for place in asking]
+    telling = [s[asking[-1]] if asking[1:] else " ".join(s)
+               for s, asking in zip(split, places, strict=True)]  # fmt: skip
+    options = tuple(f"{telling[s]}: {split[s][place]} asks" for s, place in cases)
+    most, names = max(map(len, split)), list(scales)
+    columns = ("sentence", "asks", "scores ×", "weights", "lean alone", "equal weights",
+               "attention")  # fmt: skip
+
+    def found(case: int, scale: int) -> tuple[Array, Array, list[float]]:
+        """Return the weights, the leans of the words, and those of output, mean and asker."""
+        tokens, asks = split[cases[case][0]], cases[case][1]
+        x, leans = leaning(tokens, ends)
+        weights = softmax(scales[names[scale]] * x @ x[asks])
+        three = [float(weights @ leans), float(leans.mean()), float(leans[asks])]
+        return weights, leans, [round(lean, 6) for lean in three]
+
+    def draw(case: int, scale: int) -> Frame:
+        (sentence, asks), (weights, leans, three) = cases[case], found(case, scale)
+        tokens = split[sentence]
+        output, equal, own = three
+        marks = [Mark(name, name, lean) for name, lean in
+                 zip(("attention", "equal weights", "alone"), three, strict=True)]  # fmt: skip
+        numbers, who = [*map(percent, weights)], f"“{tokens[asks]}”"
+        scene = Scene(tokens, asks, leans, [*map(thickness, weights)], numbers, weights, True,
+                      marks)  # fmt: skip
+        moved, plain = (decimal(abs(round(lean, 2) - round(own, 2))) for lean in three[:2])
+        if not scales[names[scale]]:
+            title = "Scores × 0: all weights are equal"
+            more = f"{who} moves by {plain} (% are rounded)"
+        else:
+            more = f"than with equal weights: {moved}, not {plain} (% are rounded)"
+            if moved == plain:
+                how, more = ": it moves as far", f"as with equal weights: {plain} (% are rounded)"
+            else:
+                how = ": it moves less" if moved < plain else ", yet it moves further"
+            title = f"{who} takes {numbers[asks]} from itself{how}"
+        hits, spots = [], [*centres(tokens)]
+        first = cases.index((sentence, places[sentence][0]))
+        for one in range(max(map(len, places))):
+            there = one < len(places[sentence])
+            place = places[sentence][one if there else 0]
+            wide = room(tokens[place]) + 12
+            x0 = spots[place] - wide / 2
+            hits.append(
+                tag("line", x1=x0 + 6, x2=x0 + wide - 6, y1=SENTENCE + 5, y2=SENTENCE + 5,
+                    stroke="ink", stroke_dasharray="2 2", data_part=f"can-{one}",
+                    opacity="0" if place == asks or not there else "1")
+                + rect(x0, SENTENCE - 22, wide, 52, "ink", fill_opacity="0", class_="attn-hit",
+                       data_pick=f"case:{first + one * there}", data_part=f"hit-{one}")
+            )  # fmt: skip
+        said = f"{who}, scores × {names[scale]}, takes {numbers[asks]} from itself: lean "
+        said += f"{decimal(output)}, alone {decimal(own)}, with equal weights {decimal(equal)}."
+        rows = [(sentences[sentence], tokens[asks], names[scale], ", ".join(map(decimal, weights)),
+                 decimal(own), decimal(equal), decimal(output))]  # fmt: skip
+        return Frame(draw_scene(scene, title, more, most, ends, "".join(hits)), said, rows)
+
+    def differs(case: int) -> float:
+        output, equal, _ = found(case, names.index(start))[2]
+        return round(abs(output - equal), 3)
+
+    asked = [case for case, (s, place) in enumerate(cases) if place == places[s][0]]
+    return moving(
+        draw,
+        (
+            Control("case", "sentence", options, max(asked, key=differs), kind="choice"),
+            Control("scale", "scores\u00a0×", tuple(scales), names.index(start), pace=1.6),
         ),
-        labels=labels,
+        WIDTH,
+        height(3),
+        columns=columns,
         about="the word in its sentences",
-        table=(("sentence", "scale", "weights", *(f"cosine with {p}" for p in probes)), *rows),
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from attnbook.figures.drawing import Drawing, arrow, axis_title, line, rect, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 CELL, LEFT, TOP = 28.0, 46.0, 128.0
 SLOTS = 62.0  # where the row of keys and values stands
@@ -61,21 +61,27 @@ def _mark(kind: str, x: float, y: float) -> str:
     if kind == "masked":
         return tag("path", d=f"M{x + 9:g} {y + 9:g}l10 10m0-10l-10 10", stroke="muted", fill="none")
     if kind == "before":
-        return rect(x, y, CELL, CELL, "blue", fill_opacity="0.2") + tag(
-            "circle", cx=x + CELL / 2, cy=y + CELL / 2, r=3, fill="blue"
-        )
+        return tag("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=4, fill="muted")
     tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                stroke="ink")  # fmt: skip
-    return rect(x, y, CELL, CELL, "orange", fill_opacity="0.35") + tick
+    return rect(x, y, CELL, CELL, "ink", fill_opacity="0.12") + tick
 
 
-def _square(name: str, x: float, y: float, shown: str) -> str:
-    """Return a square of which one mark at most can be seen."""
-    marks = [
+def _square(name: str, x: float, y: float, shown: str, kinds: Sequence[str]) -> str:
+    """Return the marks that a square can have, of which one at most can be seen."""
+    marks = (
         tag("g", _mark(kind, x, y), data_part=f"{kind}-{name}", opacity=kind == shown)
-        for kind in MARKS
-    ]
-    return "".join([rect(x, y, CELL, CELL, stroke="muted"), *marks])
+        for kind in kinds
+    )
+    return "".join(marks)
+
+
+def _rulings(top: float, rows: int, columns: int) -> str:
+    """Return the lines between the squares, in one path."""
+    wide, tall = number(columns * CELL), number(rows * CELL)
+    across = "".join(f"M{LEFT:g} {number(top + i * CELL)}h{wide}" for i in range(rows + 1))
+    down = "".join(f"M{number(LEFT + j * CELL)} {top:g}v{tall}" for j in range(columns + 1))
+    return tag("path", d=across + down, stroke="muted", fill="none")
 
 
 def _score_mark(i: int, j: int, step: Step | None, seen: int) -> str:
@@ -91,9 +97,17 @@ def _key_mark(j: int, step: Step | None, seen: int) -> str:
     return "before" if j < seen else ""
 
 
-def _frame(
-    n_tokens: int, step: Step | None, seen: int, title: str, note: str, counts: Sequence[int]
+def _elements(
+    n_tokens: int,
+    step: Step | None,
+    seen: int,
+    title: str,
+    note: str,
+    counts: Sequence[int],
+    most_scores: int,
+    asks: Sequence[int],
 ) -> str:
+    """Return the drawing of one step. The bar of the scores so far is full at the most."""
     start: dict[str, Any] = {"text_anchor": "start"}
     end: dict[str, Any] = {"text_anchor": "end"}
     right, bottom = LEFT + n_tokens * CELL, TOP + n_tokens * CELL
@@ -105,11 +119,20 @@ def _frame(
     ]
     for j in range(n_tokens):
         x = LEFT + j * CELL
-        body.append(_square(f"key-{j}", x, SLOTS, _key_mark(j, step, seen)))
+        # Half a key and half a value, as soon as they are there.
+        mark = _key_mark(j, step, seen)
+        halves = "".join(
+            rect(x, SLOTS + half * CELL / 2, CELL, CELL / 2, shade, fill_opacity="0.4")
+            for half, shade in enumerate(("key", "value"))
+        )
+        body.append(tag("g", halves, data_part=f"token-{j}", opacity=bool(mark)))
+        body.append(_square(f"key-{j}", x, SLOTS, mark, ("now", "before")))
         body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **end))
         for i in range(n_tokens):
             shown = _score_mark(i, j, step, seen)
-            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown))
+            kinds = ("now", "before") if j <= i else ("masked",)
+            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown, kinds))
+    body += [_rulings(SLOTS, 1, n_tokens), _rulings(TOP, n_tokens, n_tokens)]
     scores, made, scores_so_far, made_so_far = map(str, counts)
     column, edge = right + 24, right + 174
     rows = [
@@ -121,11 +144,19 @@ def _frame(
     for y, words, count, name in rows:
         body.append(text(column, y, words, fill="muted", **start))
         body.append(text(edge, y, count, data_part=name, font_weight="600", **end))
+    wide = round(150 * counts[2] / most_scores, 1)
+    body.append(rect(column, TOP + 46, 150, 12, stroke="muted"))
+    body.append(rect(column, TOP + 46, wide, 12, "ink", data_part="bar"))
     for place, (kind, words) in enumerate(MARKS.items()):
         y = bottom - (len(MARKS) - place) * 34
         body += [rect(column, y, CELL, CELL, stroke="muted"), _mark(kind, column, y)]
         body.append(text(column + CELL + 10, y + 19, words, **start))
     body.append(text(4, bottom + 26, note, data_part="note", **start))
+    body += [
+        rect(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, "ink", fill_opacity="0",
+             class_="attn-hit", data_drag=f"step:{place}", data_part=f"hit-{i}")
+        for i, place in enumerate(asks)
+    ]  # fmt: skip
     return "".join(body)
 
 
@@ -135,8 +166,9 @@ def cache_filling(
     """Return a moving figure: the tokens of a causal sequence call by call, and what is computed.
 
     `ways` maps a name to the sizes of the chunks, or to None where nothing is kept and each call
-    takes all tokens so far. One list picks the way, one slider the step. `start` numbers the first
-    frame's way and step.
+    takes all tokens so far. One list picks the way, one slider the step, and so does a click on the
+    row of a query. A bar of the scores so far is full at the most of all ways. `start` numbers the
+    first frame's way and step.
 
     Raises:
         ValueError: for no way, or chunks that do not add up to the tokens.
@@ -148,48 +180,53 @@ def cache_filling(
         raise ValueError("ways must hold at least one way; got none")
     calls = {name: steps_of(chunks, n_tokens) for name, chunks in ways.items()}
     most = max(map(len, calls.values()))
-    frames, labels, table = [], [], []
-    for name, steps in calls.items():
-        scores = made = seen = 0
-        for number in range(most + 1):
-            step = steps[number - 1] if 0 < number <= len(steps) else None
-            scores, made = scores + _scores(step), made + _made(step)
-            if step:
-                many, n_keys = step.last + 1 - step.first, step.last + 1
-                queries = "1 query meets" if many == 1 else f"{many} queries meet"
-                which = f"tokens {step.made} to {step.last}"
-                which = f"token {step.last}" if step.made == step.last else which
-                title = f"{name}, step {number}: {which}"
-                note = (
-                    f"{queries} {_plural(n_keys, 'key')}: "
-                    f"{_scores(step)} of {many * n_keys} scores take part."
-                )
-            else:
-                title = f"{name}, step {number}: " + ("all tokens are there" if number else "start")
-                note = "Nothing is left to do." if number else "Nothing is computed yet."
-            counts = _scores(step), _made(step), scores, made
-            total = f"So far: {_plural(scores, 'score')}, keys of {_plural(made, 'token')}."
-            frames.append(_frame(n_tokens, step, seen, title, note, counts))
-            labels.append(f"{title}. {note}\n{total}")
-            if step:
-                table.append((name, str(number), which, *map(str, counts)))
-                seen = step.last + 1
-    header = (
-        "way", "step", "computed", "scores in this step", "keys in this step", "scores so far",
-        "keys so far",
-    )  # fmt: skip
-    return MovingDrawing.from_frames(
-        frames,
+    totals = {name: [*accumulate(map(_scores, steps), initial=0)] for name, steps in calls.items()}
+    most_scores = max(total[-1] for total in totals.values())
+    names = list(ways)
+
+    def draw(way: int, place: int) -> Frame:
+        name, steps = names[way], calls[names[way]]
+        step = steps[place - 1] if 0 < place <= len(steps) else None
+        done = steps[:place]
+        before = done[:-1] if step else done
+        seen = before[-1].last + 1 if before else 0
+        made, so_far = sum(map(_made, done)), totals[name][len(done)]
+        counts = _scores(step), _made(step), so_far, made
+        rows = []
+        if step:
+            many, n_keys = step.last + 1 - step.first, step.last + 1
+            queries = "1 query meets" if many == 1 else f"{many} queries meet"
+            which = f"tokens {step.made} to {step.last}"
+            which = f"token {step.last}" if step.made == step.last else which
+            title = f"{name}, step {place}: {which}"
+            note = (
+                f"{queries} {_plural(n_keys, 'key')}: "
+                f"{_scores(step)} of {many * n_keys} scores take part."
+            )
+            rows = [(name, str(place), which, *map(str, counts))]
+        else:
+            title = f"{name}, step {place}: " + ("all tokens are there" if place else "start")
+            note = "Nothing is left to do." if place else "Nothing is computed yet."
+        total = f"So far: {_plural(so_far, 'score')}, keys of {_plural(made, 'token')}."
+        # A click on a row goes to the step in which its query asks.
+        asks = [next(n for n, s in enumerate(steps, 1) if i <= s.last) for i in range(n_tokens)]
+        elements = _elements(n_tokens, step, seen, title, note, counts, most_scores, asks)
+        return Frame(elements, f"{title}. {note}\n{total}", rows)
+
+    return moving(
+        draw,
+        [
+            Control("way", "way", tuple(ways), start[0], kind="choice"),
+            Control("step", "step", tuple(map(str, range(most + 1))), start[1], pace=1.2),
+        ],
         LEFT + n_tokens * CELL + 182,
         TOP + n_tokens * CELL + 38,
-        controls=(
-            Control("way", "way", tuple(ways), start[0], kind="choice"),
-            Control("step", "step", tuple(map(str, range(most + 1))), start[1]),
+        columns=(
+            "way", "step", "computed", "scores in this step", "keys in this step",
+            "scores so far", "keys so far",
         ),
-        labels=labels,
-        table=(header, *table),
         about="the tokens, call by call",
-    )
+    )  # fmt: skip
 
 
 def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
@@ -218,7 +255,7 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
             if is_split or core == 0:
                 wide = width * (last + 1 - first) / n_keys
                 body.append(
-                    rect(left, y, wide, height, "blue", fill_opacity="0.2", stroke="blue", rx=4)
+                    rect(left, y, wide, height, "key", fill_opacity="0.2", stroke="key", rx=4)
                 )
                 keys = f"keys {first:,} to {last:,}"
                 body.append(text(left + wide / 2, y + 20, keys))
@@ -236,7 +273,7 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
                 middle = top + core * (height + 8) + height / 2
                 body.append(arrow(x - 24, middle, x - 2, (top + foot) / 2, "muted"))
             body.append(
-                rect(x, top, merge, foot - top, "green", fill_opacity="0.2", stroke="green", rx=4)
+                rect(x, top, merge, foot - top, "output", fill_opacity="0.2", stroke="output", rx=4)
             )
             side = {"text_anchor": "start"}
             body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **side))
@@ -276,9 +313,9 @@ def cached_numbers(
             f"heads and entries must be at least 1; got {separate}, {groups} and {latent}"
         )
     rows = (
-        ("separate heads", *separate, {"keys": "blue", "values": "orange"}),
-        (f"{groups[0]} groups (GQA)", *groups, {"keys": "blue", "values": "orange"}),
-        ("one latent (MLA)", 1, *latent, {"latent": "green", "rotated keys": "blue"}),
+        ("separate heads", *separate, {"keys": "key", "values": "value"}),
+        (f"{groups[0]} groups (GQA)", *groups, {"keys": "key", "values": "value"}),
+        ("one latent (MLA)", 1, *latent, {"latent": "muted", "rotated keys": "key"}),
     )
     left, width = 8.0, 390.0
     down = 190.0 / max(heads for _, heads, *_ in rows)

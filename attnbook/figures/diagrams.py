@@ -1,11 +1,19 @@
-"""Diagrams of boxes joined by arrows, and the diagram of the whole: attention with its shapes."""
+"""Diagrams of boxes joined by lines, and the diagram of the whole: attention with its shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from attnbook.figures.drawing import Drawing, arrow, line, rect, text
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import WIDEST, Array, arrow, line, rect, tag, text
+from attnbook.figures.grid import as_matrix, cell_look
+from attnbook.figures.labels import checked_labels, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.products import lowered
+from attnlib.numpy_dense import softmax
 
 
 class Box(NamedTuple):
@@ -16,28 +24,24 @@ class Box(NamedTuple):
     width: float
     height: float
     words: tuple[str, ...] = ()
-    stroke: str | None = "blue"  # None for words without a frame
+    stroke: str | None = "query"  # None for words without a frame
 
 
 class Join(NamedTuple):
-    """What leads from the foot of one box to the top of another: an arrow, or a line."""
+    """A line from the foot of one box to the top of another."""
 
     source: str
     target: str
     name: str = "muted"
     dash: str | None = None
-    tip: bool = False
 
 
-def boxes_and_arrows(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
+def boxes_and_lines(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
     """Return the elements of these boxes, by name, and of what joins them."""
     body: list[str] = []
     for join in joins:
         (x1, top, _, height, *_), (x2, y2, *_) = boxes[join.source], boxes[join.target]
-        if join.tip:
-            body.append(arrow(x1, top + height, x2, y2 - 2, join.name))
-        else:
-            body.append(line(x1, top + height, x2, y2, join.name, join.dash))
+        body.append(line(x1, top + height, x2, y2, join.name, join.dash))
     for x, top, width, height, words, stroke in boxes.values():
         if stroke:
             body.append(rect(x - width / 2, top, width, height, "paper", rx=6, stroke=stroke))
@@ -48,44 +52,207 @@ def boxes_and_arrows(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
     return "".join(body)
 
 
-def attention_steps(n_tokens: int, d_model: int, d_k: int, d_v: int) -> Drawing:
-    """Return a drawing of the way from X to the output, with the shape of every matrix on it.
+class Stage(NamedTuple):
+    """A matrix on the way: its step, its colour, its place, where it comes from, its words."""
 
-    >>> attention_steps(3, 4, 2, 3).alt.split(":")[0]
-    'Flow from X (3 by 4) to the output (3 by 3)'
+    step: int
+    name: str | None
+    x: float
+    y: float
+    source: str
+    words: str
+    chapter: int
+    by_row: bool = True  # whether row t belongs to what token t asks
+
+
+# Cells, and the room for three columns of them with what leads to the next.
+WIDE, HIGH, LEFT, NEXT = 40.0, 17.0, 30.0, 140.0
+ROWS = 46.0, 142.0, 248.0, 356.0
+JOINED = {"X": "", "Q": "X", "K": "X", "V": "X", "R": "QK", "O": "AV"}
+STEPS = "X", "Q, K, V", "scores", "÷ √dₖ", "softmax", "output", "whole"
+# What a step does to all rows, and to the row of one token.
+TOLD = (
+    ("X has a row of features for each token", "{} has a row of features"),
+    ("Each token gives a query, a key and a value", "{} gives a query; all give keys and values"),
+    ("Each query meets each key: raw scores", "The query of {} meets each key: raw scores"),
+    ("Every score is divided by √dₖ", "The scores of {} are divided by √dₖ"),
+    ("Softmax: each row of weights adds up to 1", "Softmax: the weights of {} add up to 1"),
+    ("Each row of weights mixes the values", "The weights of {} mix all values: its output"),
+    ("From X to the output of every token", "From the row of {} to its output"),
+)
+
+
+def attention_steps(
+    X: ArrayLike, W_Q: ArrayLike, W_K: ArrayLike, W_V: ArrayLike, tokens: Sequence[str]
+) -> MovingDrawing:
+    """Return the moving drawing of the way from X to the output, with the numbers of all matrices.
+
+    The steps come one after another, each matrix out of the one before, and its part of the formula
+    is lit. A token can be chosen, and its row is framed in every matrix where rows are what tokens
+    ask for; of K and V, all is framed. It opens on the first token, with its output.
+
+    Shapes:
+        X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
+        4, d_k and d_v up to 3.
+
+    Raises:
+        ValueError: for other shapes.
     """
-    # centre, top and number of columns of each matrix
-    places = {
-        "X": (210.0, 10.0, d_model),
-        "Q = X W_Q": (70.0, 106.0, d_k),
-        "K = X W_K": (210.0, 106.0, d_k),
-        "V = X W_V": (350.0, 106.0, d_v),
-        "scores QKᵀ": (140.0, 202.0, n_tokens),
-        "weights": (140.0, 298.0, n_tokens),
-        "output": (245.0, 394.0, d_v),
+    x, *projections = (as_matrix(given) for given in (X, W_Q, W_K, W_V))
+    n, widths = len(x), [len(x.T), *(W.shape[1] for W in projections)]
+    fit = n == 3 and all(len(W) == widths[0] for W in projections) and widths[1] == widths[2]
+    if not fit or widths[0] > 4 or max(widths[1:]) > 3:
+        got = ", ".join(str(table.shape) for table in (x, *projections))
+        raise ValueError(f"shapes must be (3, d_model) and three times (d_model, d_k); got {got}")
+    names = checked_labels(tokens, n)
+    q, k, v = (x @ W for W in projections)
+    root = widths[1] ** 0.5
+    weights = softmax(q @ k.T / root)
+    tables = {"X": x, "Q": q, "K": k, "V": v, "R": q @ k.T, "S": q @ k.T / root, "A": weights,
+              "O": weights @ v}  # fmt: skip
+    places = [LEFT + column * NEXT + 1.5 * WIDE for column in range(3)]  # middles
+    stages = {
+        "X": Stage(0, None, places[1], ROWS[0], "X", "X", 1),
+        "Q": Stage(1, "query", places[0], ROWS[1], "X", "Q = XW_Q", 1),
+        "K": Stage(1, "key", places[1], ROWS[1], "X", "K = XW_K", 1, by_row=False),
+        "V": Stage(1, "value", places[2], ROWS[1], "X", "V = XW_V", 1, by_row=False),
+        "R": Stage(2, None, places[0], ROWS[2], "Q", "R = QKᵀ", 2),
+        "S": Stage(3, None, places[1], ROWS[2], "R", "R ÷ √dₖ", 3),
+        "A": Stage(4, "weight", places[2], ROWS[2], "S", "A = softmax", 4),
+        "O": Stage(5, "output", places[2], ROWS[3], "A", "O = AV", 5),
     }
-    joins = (
-        ("X", "Q = X W_Q"),
-        ("X", "K = X W_K"),
-        ("X", "V = X W_V"),
-        ("Q = X W_Q", "scores QKᵀ"),
-        ("K = X W_K", "scores QKᵀ"),
-        ("scores QKᵀ", "weights"),
-        ("weights", "output"),
-        ("V = X W_V", "output"),
-    )
-    boxes = {
-        name: Box(x, top, 118, 52, (name, f"{n_tokens} × {columns}"))
-        for name, (x, top, columns) in places.items()
+    spans = {
+        name: (stage.x - tables[name].shape[1] * WIDE / 2, tables[name].shape[1] * WIDE)
+        for name, stage in stages.items()
     }
-    body = boxes_and_arrows(boxes, [Join(*ends, tip=True) for ends in joins])
-    # What happens on the way, on the side away from the other arrows.
-    for words, y in (("÷ √dₖ, softmax", 273), ("of each row", 290), ("times V", 376)):
-        body += text(128, y, words, text_anchor="end", fill="muted")
-    alt = (
-        f"Flow from X ({n_tokens} by {d_model}) to the output ({n_tokens} by {d_v}): X gives Q, K "
-        f"({n_tokens} by {d_k} each) and V ({n_tokens} by {d_v}); Q and K give the scores "
-        f"({n_tokens} by {n_tokens}); scaling and softmax of each row give the weights; weights "
-        "times V give the output."
+    still = "".join(
+        _map(stage, *spans[name], tables[name], names) for name, stage in stages.items()
     )
-    return Drawing.from_elements(body, 420, 456, alt)
+    still += "".join(_ways(target, stages, n * HIGH, "muted", 1.0) for target in stages)
+    # Each part of the formula with its colour and the steps that it is lit in.
+    whole = (("O", "output", (5,)), (" = ", "ink", ()), ("softmax", "weight", (4,)),
+             ("(", "ink", ()), ("Q", "query", (1, 2)), ("Kᵀ", "key", (1, 2)),
+             (" ÷ √dₖ", "ink", (3,)), (") ", "ink", ()), ("V", "value", (1, 5)))  # fmt: skip
+    hits = "".join(_hits(stage, *spans[name], n) for name, stage in stages.items())
+    grids = {name: _numbers(tables[name], spans[name][0], stage) for name, stage in stages.items()}
+
+    def draw(step: int, chosen: int) -> Frame:
+        last = step == len(STEPS) - 1
+        parts = "".join(
+            tag("tspan", words, fill=name,
+                fill_opacity=1 if last or step in steps else 0.55, data_part=f"formula-{place}")
+            for place, (words, name, steps) in enumerate(whole)
+        )  # fmt: skip
+        body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, fill="ink", font_size=17,
+                           font_weight="600")  # fmt: skip
+        title = TOLD[step][chosen > 0].format(f"“{names[chosen - 1]}”")
+        body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",
+                     data_part="title")  # fmt: skip
+        for target, stage in stages.items():
+            now = int(step == stage.step)
+            ways = _ways(target, stages, n * HIGH, "ink", 2.5)
+            body += tag("g", ways or rect(0, 0, 0, 0), opacity=now, data_part=f"way-{target}")
+            source, there = stages[stage.source], step >= stage.step
+            moved = (0.0, 0.0) if there else (source.x - stage.x, source.y - stage.y)
+            body += tag("g", grids[target], opacity=int(there), data_part=f"grid-{target}",
+                        transform=f"translate({moved[0]:g} {moved[1]:g})")  # fmt: skip
+            left, wide = spans[target]
+            body += rect(left, stage.y, wide, n * HIGH, stroke="ink", stroke_width=2.5, opacity=now,
+                         data_part=f"now-{target}")  # fmt: skip
+            row, high = (max(chosen - 1, 0), HIGH) if stage.by_row else (0, n * HIGH)
+            body += rect(left - 3, stage.y + row * HIGH - 2, wide + 6, high + 4, rx=3, stroke="ink",
+                         stroke_width=1.5, stroke_dasharray=None if stage.by_row else "4 3",
+                         opacity=int(chosen > 0 and there), data_part=f"row-{target}")  # fmt: skip
+        told = f"{STEPS[step]}: {title}"
+        rest = ", ".join("{} {} by {}".format(m, *table.shape) for m, table in tables.items())
+        rest = f"\n{rest}." if STEPS[step] == "whole" else ""
+        rows = [
+            (stage.words, f"chapter {stage.chapter}", token, ", ".join(map(short, row)))
+            for name, stage in stages.items()
+            for token, row in zip(names, tables[name], strict=True)
+        ]  # fmt: skip
+        return Frame(body + hits, f"{told}.{rest}", rows)
+
+    controls = (
+        Control("step", "step", STEPS, 5, pace=1.6),
+        Control("row", "row", ("all", *names), 1),
+    )
+    columns, high = ("matrix", "chapter", "token", "row"), ROWS[3] + n * HIGH + 20
+    return moving(draw, controls, WIDEST, high, columns=columns, about="the way to the output")
+
+
+def short(value: float) -> str:
+    """Return a number with at most two decimals."""
+    return decimal(value).rstrip("0").rstrip(".")
+
+
+def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[str]) -> str:
+    """Return what stands at a stage all the time: its empty frame and its words."""
+    high = len(table) * HIGH
+    body = rect(left, stage.y, wide, high, stroke="grid")
+    fill = stage.name or "ink"
+    above = 22 if stage.source in "QRS" else 10
+    title = lowered(stage.words, fill=fill) + tag(
+        "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=13
+    )
+    body += tag("text", title, x=stage.x, y=stage.y - above, fill="ink", text_anchor="middle",
+                font_size=13)  # fmt: skip
+    if stage.chapter > 1:
+        body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
+                     font_size=13)  # fmt: skip
+    for j, name in enumerate(names if stage.source in "QRS" else ()):  # a column for each key
+        at = left + (j + 0.5) * WIDE
+        body += text(at, stage.y - 5, name, font_size=13, fill="muted")
+    for i, name in enumerate(names if stage.source in "XQA" else ()):
+        at = stage.y + (i + 0.5) * HIGH + 4.5
+        body += text(left - 8, at, name, text_anchor="end", font_size=13, fill="muted")
+    return body
+
+
+def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, width: float) -> str:
+    """Return the arrows that lead to a matrix."""
+    to = stages[target]
+    side, middle = 1.5 * WIDE + 3, to.y + high / 2
+    if target in "SA":
+        return arrow(stages[to.source].x + side, middle, to.x - side, middle, name, width)
+    body = ""
+    for source in JOINED[target]:
+        start = stages[source]
+        if source == "V":
+            x, y = start.x + side, start.y + high / 2
+            path = f"M{x:g} {y:g}H{x + 13:g}V{middle:g}H{x + 7:g}"
+            body += tag("path", d=path, fill="none", stroke=name, stroke_width=width)
+            body += arrow(x + 13, middle, x, middle, name, width)
+        else:
+            x1 = start.x + (to.x - start.x) * 0.2
+            x2 = to.x - (to.x - start.x) * 0.2
+            foot = start.y + high + (19 if start.chapter > 1 else 5)
+            body += arrow(x1, foot, x2, to.y - (36 if target == "R" else 24), name, width)
+    return body
+
+
+def _numbers(table: Array, left: float, stage: Stage) -> str:
+    """Return the cells of a matrix, in few bytes: what they share stands on their group."""
+    limit, boxes, numbers = float(np.max(np.abs(table))), "", ""
+    shared = stage.name or "plus"
+    digits = next(d for d in (0, 1, 2) if d == 2 or np.array_equal(table, table.round(d)))
+    for (i, j), value in np.ndenumerate(table):
+        x, y = left + j * WIDE, stage.y + i * HIGH
+        look = cell_look(value, limit, stage.name)
+        if look["fill"] == shared:
+            del look["fill"]
+        boxes += tag("rect", x=x, y=y, width=WIDE, height=HIGH, **look)
+        numbers += tag("text", decimal(value, digits), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
+    high, wide = len(table) * HIGH, table.shape[1] * WIDE
+    return (
+        rect(left, stage.y, wide, high, "paper")
+        + tag("g", boxes, fill=shared, stroke="grid")
+        + tag("g", numbers, fill="ink", text_anchor="middle", font_size=13)
+    )
+
+
+def _hits(stage: Stage, left: float, wide: float, n: int) -> str:
+    body = hit(left, stage.y - 34, wide, 34, f"step:{stage.step}")
+    for i in range(n if stage.by_row else 0):
+        body += hit(left, stage.y + i * HIGH, wide, HIGH, f"row:{i + 1}")
+    return body

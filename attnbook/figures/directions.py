@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from dataclasses import replace
 from math import cos, hypot, radians, sin
 
 import numpy as np
@@ -22,8 +22,8 @@ from attnbook.figures.drawing import (
     text,
 )
 from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
-from attnbook.figures.vectors import axes_of_plane, name_at_tip, past_tip, turning_arrow
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.vectors import Point, axes_of_plane, name_at_tip, past_tip, turning_arrow
 from attnlib.numpy_dense import softmax
 
 WIDTH = 440.0
@@ -45,9 +45,9 @@ def turned_query(
 ) -> MovingDrawing:
     """Return a moving figure: a query turns among named keys, and its soft lookup follows.
 
-    The query is as long as the longest key. Beside the plane stand the score and the weight of each
-    key; below, `answer` names the weighted sum of the values on a line from the smallest value to
-    the largest. `features` are the names of the two entries.
+    The query is as long as the longest key, and can be dragged. Beside the plane stand the score
+    and the weight of each key; below, `answer` names the weighted sum of the values on a line from
+    the smallest value to the largest. `features` are the names of the two entries.
 
     Shapes:
         key (n, 2), value (n,), one label for each of the n keys.
@@ -67,26 +67,40 @@ def turned_query(
         raise ValueError(f"values must differ, or their mean cannot move; got {values[0]:g} only")
     angles = _circle(step)
     length = float(np.max(np.hypot(*keys.T)))
-    frames, told, rows = [], [], []
-    for degrees in angles:
+    wedges = _ring(CENTRE, 0, ROOM + 26, "angle", step)
+
+    def draw(place: int) -> Frame:
+        degrees = angles[place]
         query = _around(degrees, length)
         scores = keys @ query
         weights = softmax(scores)
-        frames.append(_lookup_frame(query, degrees, keys, values, labels, features, answer))
         each = ", ".join(f"{k} {w:.2f}" for k, w in zip(labels, weights, strict=True))
-        estimate = f"{answer} {weights @ values:.2f}"
-        told.append(f"Query at {degrees}°: {estimate}; weights {each}.")
+        told = f"Query at {degrees}°: {answer} {weights @ values:.2f}; weights {each}."
         numbers = [*(decimal(s) for s in scores), *(f"{w:.2f}" for w in weights)]
-        rows.append((f"{degrees}°", *numbers, f"{weights @ values:.2f}"))
+        elements = _lookup(query, degrees, keys, values, labels, features, answer) + wedges
+        return Frame(elements, told, [(f"{degrees}°", *numbers, f"{weights @ values:.2f}")])
+
     header = ("query at", *(f"q·k, {k}" for k in labels), *(f"weight, {k}" for k in labels), answer)
-    return MovingDrawing.from_frames(
-        frames,
-        WIDTH,
-        LINE + 48,
-        controls=(Control("angle", "query at", tuple(f"{a}°" for a in angles)),),
-        labels=told,
-        table=(header, *rows),
+    options = tuple(f"{a}°" for a in angles)
+    start = next(place for place, angle in enumerate(angles) if angle >= 30 or step > 30)
+    return moving(
+        draw, [Control("angle", "query at", options, start)], WIDTH, LINE + 48, columns=header
     )
+
+
+def _ring(centre: Point, inner: float, outer: float, control: str, step: int) -> str:
+    """Return unseen pieces of a ring, over which a control is dragged to the angle of each."""
+    parts = []
+    for place, angle in enumerate(_circle(step)):
+        sides = [_around(angle + side * step / 2, 1.0) for side in (-1, 1)]
+        corners = [(sides[0], inner), (sides[0], outer), (sides[1], outer), (sides[1], inner)]
+        points = " ".join(
+            f"{number(centre[0] + far * x)},{number(centre[1] - far * y)}"
+            for (x, y), far in corners[1 - bool(inner) :]
+        )
+        parts.append(tag("polygon", points=points, fill="ink", fill_opacity="0", class_="attn-hit",
+                         data_drag=f"{control}:{place}"))  # fmt: skip
+    return "".join(parts)
 
 
 def _circle(step: int) -> range:
@@ -101,7 +115,7 @@ CENTRE, ROOM = (104.0, 136.0), 72.0
 NAMES, SCORES, BARS, BAR, LINE = 228.0, 324.0, 340.0, 62.0, 286.0
 
 
-def _lookup_frame(
+def _lookup(
     query: Array,
     degrees: int,
     keys: Array,
@@ -125,13 +139,16 @@ def _lookup_frame(
         axis_title(x + 6, y - 86, features[1], text_anchor="start"),
     ]  # fmt: skip
     for label, vector_of in zip(labels, keys, strict=True):
-        body.append(turning_arrow(CENTRE, vector_of, unit, "orange", f"key-{label}", "5 4"))
+        body.append(turning_arrow(CENTRE, vector_of, unit, "key", f"key-{label}", "5 4"))
         side = 1 if vector_of[1] < 0 else -1
         at = past_tip(CENTRE, vector_of, unit, 6)
-        body.append(text(at[0], at[1] + 14 * side, label, fill="orange"))
-    body.append(turning_arrow(CENTRE, query, unit, "blue", "query"))
-    name = past_tip(CENTRE, query, unit, 12)
-    body.append(text(*name, "q", fill="blue", font_weight="600", data_part="name"))
+        body.append(text(at[0], at[1] + 14 * side, label, fill="key"))
+    body.append(turning_arrow(CENTRE, query, unit, "query", "query"))
+    # Its name stands on the arrow, where no name of a key can be.
+    at = past_tip(CENTRE, query, unit, -0.45 * ROOM)
+    body.append(tag("circle", cx=at[0], cy=round(at[1] - 4.5, 1), r=9, fill="paper",
+                    stroke="query", stroke_width=1.5, data_part="disc"))  # fmt: skip
+    body.append(text(at[0], at[1] - 0.5, "q", fill="query", font_weight="600", data_part="name"))
     top = 74.0
     body += [
         axis_title(NAMES, top - 12, "key", text_anchor="start"),
@@ -141,10 +158,10 @@ def _lookup_frame(
     for j, (label, score, weight) in enumerate(zip(labels, scores, weights, strict=True)):
         row = top + 40 * j
         body += [
-            text(NAMES, row + 21, label, text_anchor="start", fill="orange"),
+            text(NAMES, row + 21, label, text_anchor="start", fill="key"),
             text(SCORES, row + 21, decimal(score), text_anchor="end", data_part=f"score-{j}"),
             rect(BARS, row + 6, BAR, 22, stroke="grid"),
-            rect(BARS, row + 6, round(BAR * weight, 1), 22, "blue", data_part=f"bar-{j}"),
+            rect(BARS, row + 6, round(BAR * weight, 1), 22, "weight", data_part=f"bar-{j}"),
             text(BARS + BAR + 6, row + 21, f"{weight:.2f}", text_anchor="start",
                  data_part=f"weight-{j}"),
         ]  # fmt: skip
@@ -163,13 +180,20 @@ def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: 
                       ((here, -2), (here - 6, -13), (here + 6, -13)))  # fmt: skip
     body = [
         line(place(low), LINE, place(low + wide), LINE, "muted"),
-        tag("polygon", points=marker, fill="blue", data_part="marker"),
-        text(here, LINE - 20, f"{answer} {estimate:.2f}", font_weight="600", data_part="answer"),
+        tag("polygon", points=marker, fill="output", data_part="marker"),
+        text(
+            here,
+            LINE - 20,
+            f"{answer} {estimate:.2f}",
+            fill="output",
+            font_weight="600",
+            data_part="answer",
+        ),
     ]
     for label, at in zip(labels, values, strict=True):
-        body.append(line(place(at), LINE - 5, place(at), LINE + 5, "orange"))
-        body.append(text(place(at), LINE + 21, f"{at:g}", fill="orange"))
-        body.append(text(place(at), LINE + 38, label, fill="orange"))
+        body.append(line(place(at), LINE - 5, place(at), LINE + 5, "value"))
+        body.append(text(place(at), LINE + 21, f"{at:g}", fill="value"))
+        body.append(text(place(at), LINE + 38, label, fill="key"))
     return "".join(body)
 
 
@@ -180,7 +204,8 @@ MIDDLE, SPAN, WORDS, BASE = (100.0, 132.0), 84.0, 206.0, 274.0
 def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) -> MovingDrawing:
     """Return a moving figure: a query and a key of fixed lengths turn, and q·k follows.
 
-    Two sliders turn the two vectors. The figure writes the dot product out twice, entry by entry
+    Two sliders turn the two vectors, and so does dragging: the longer one outside, the shorter one
+    inside. The figure writes the dot product out twice, entry by entry
     and by lengths and angle. It also draws the shadow of the key on the direction of the query: q·k
     is the length of this shadow, with its sign, times the length of the query.
 
@@ -192,35 +217,39 @@ def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) ->
     if step < 1 or 60 % step:
         raise ValueError(f"step must be a divisor of 60; got {step}")
     angles = _circle(step)
-    frames, told, rows = [], [], {}
-    for of_q, of_k in product(angles, angles):
-        between = abs((of_k - of_q + 180) % 360 - 180)
-        frames.append(_pair_frame((of_q, of_k), between, lengths))
-        value = lengths[0] * lengths[1] * _around(between, 1.0)[0]
-        told.append(f"q at {of_q}°, k at {of_k}°: angle {between}°, q·k = {decimal(value)}.")
-        cosine = decimal(_around(between, 1.0)[0])
-        rows[between] = (f"{between}°", cosine, decimal(value))
+    most = lengths[0] * lengths[1]
+
+    def draw(of_q: int, of_k: int) -> Frame:
+        turned = angles[of_q], angles[of_k]
+        between = abs((turned[1] - turned[0] + 180) % 360 - 180)
+        value, cosine = most * _around(between, 1.0)[0], decimal(_around(between, 1.0)[0])
+        told = f"q at {turned[0]}°, k at {turned[1]}°: angle {between}°, q·k = {decimal(value)}."
+        rings = _ring(MIDDLE, bound, SPAN + 24, outer, step) + _ring(MIDDLE, 0, bound, inner, step)
+        row = (f"{between}°", cosine, decimal(value))
+        return Frame(_pair(turned, between, lengths) + rings, told, [row])
+
+    # The longer vector is dragged outside, the shorter one inside of a ring.
+    inner, outer = ("k", "q") if lengths[1] <= lengths[0] else ("q", "k")
+    bound = SPAN * (1 + min(lengths) / max(lengths)) / 2
     options = tuple(f"{angle}°" for angle in angles)
-    return MovingDrawing.from_frames(
-        frames,
+    made = moving(
+        draw,
+        [Control("q", "q at", options), Control("k", "k at", options, 60 // step)],
         WIDTH,
         BASE + 40,
-        controls=(
-            Control("q", "q at", options),
-            Control("k", "k at", options, 60 // step),
-        ),
-        labels=told,
-        table=(("angle between q and k", "cos θ", "q·k"), *(rows[a] for a in sorted(rows))),
+        columns=("angle between q and k", "cos θ", "q·k"),
     )
+    head, *rows = made.table
+    return replace(made, table=(head, *sorted(rows, key=lambda row: int(row[0][:-1]))))
 
 
-def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -> str:
+def _pair(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -> str:
     """Return the drawing of one query and one key, and of their product."""
     q, k = (_around(a, n) for a, n in zip(turned, lengths, strict=True))
     unit = SPAN / max(lengths)
     cosine = float(_around(between, 1.0)[0])
     value = lengths[0] * lengths[1] * cosine
-    name = "blue" if value >= 0 else "orange"
+    name = "plus" if value >= 0 else "minus"
     foot = np.array(MIDDLE) + unit * lengths[1] * cosine * np.array([q[0], -q[1]]) / lengths[0]
     x, y = (round(float(entry), 1) for entry in foot)
     end = np.round(np.array(MIDDLE) + unit * np.array([k[0], -k[1]]), 1)
@@ -232,22 +261,22 @@ def _pair_frame(turned: tuple[int, int], between: int, lengths: tuple[float, flo
         axes_of_plane(MIDDLE, SPAN + 4),
         tag("line", x1=end[0], y1=end[1], x2=x, y2=y, stroke="muted", stroke_dasharray="3 3",
             data_part="drop"),
-        turning_arrow(MIDDLE, q, unit, "blue", "q"),
-        tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="green", stroke_width=7,
-            stroke_opacity="0.6", data_part="shadow"),
-        turning_arrow(MIDDLE, k, unit, "orange", "k", "5 4"),
-        name_at_tip(MIDDLE, q, unit, "q", "blue"),
-        name_at_tip(MIDDLE, k, unit, "k", "orange"),
+        turning_arrow(MIDDLE, q, unit, "query", "q"),
+        tag("line", x1=MIDDLE[0], y1=MIDDLE[1], x2=x, y2=y, stroke="key", stroke_width=9,
+            stroke_opacity="0.4", data_part="shadow"),
+        turning_arrow(MIDDLE, k, unit, "key", "k", "5 4"),
+        name_at_tip(MIDDLE, q, unit, "q", "query"),
+        name_at_tip(MIDDLE, k, unit, "k", "key"),
     ]  # fmt: skip
     length_q, length_k = (f"{n:g}" for n in lengths)
     lines = [
-        ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "blue"),
-        ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "orange"),
+        ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "query"),
+        ("entries-k", f"k = ({', '.join(shown[1])}), length {length_k}", "key"),
         ("", "entry by entry:", "muted"),
         ("by-entries", f"{sides[0]}·{sides[2]} + {sides[1]}·{sides[3]}", "ink"),
         ("", "by lengths and angle:", "muted"),
         ("by-angle", f"{length_q} · {length_k} · cos {between}°", "ink"),
-        ("shadow-length", f"shadow of k: {decimal(lengths[1] * cosine)}", "green"),
+        ("shadow-length", f"shadow of k: {decimal(lengths[1] * cosine)}", "key"),
         ("product", f"q·k = {decimal(value)}", "ink"),
     ]
     for row, (part, words, fill) in enumerate(lines):
@@ -298,7 +327,7 @@ def cosine_histograms(samples: Mapping[int, ArrayLike]) -> Drawing:
             base = len(cosines) - 1 - row
             counts, edges = np.histogram(sample, bins=np.linspace(-1.0, 1.0, 81))
             tall = base + 0.72 * counts / counts.max()
-            axes.stairs(tall, edges, baseline=base, fill=True, color=COLOURS["blue"])
+            axes.stairs(tall, edges, baseline=base, fill=True, color=COLOURS["plus"])
             words = f"dₖ = {d_k}: spread {_spread(sample):.2f}"
             axes.text(-1.0, base + 0.86, words, va="center", ha="left")
         axes.set_xlim(-1.0, 1.0)

@@ -18,22 +18,28 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# One name, one colour. On a page each is the CSS variable --attn-<name>, so that a dark theme can
-# redefine it; the value here is the fallback, and what a saved file contains.
+# One name, one meaning, one colour: CONTRIBUTING.md says which is for what. On a page each is the
+# CSS variable --attn-<name>, so that a dark theme can redefine it; the value here is the fallback,
+# and what a saved file contains.
 COLOURS = {
     "ink": "#1f2933",
     "muted": "#56616e",
     "grid": "#d4dae1",
     "paper": "#ffffff",
-    "blue": "#1565b0",
-    "orange": "#b5500b",
-    "green": "#1b7340",
+    "query": "#1565b0",
+    "key": "#b5500b",
+    "value": "#1b7340",
+    "weight": "#7a3db8",
+    "output": "#b3246b",
+    "plus": "#0b6b73",
+    "minus": "#85501f",
 }
 
 # Letters are 13 px high. On a phone of 360 px the column has 328: a drawing that is no wider than
 # this shrinks to three quarters there, and its letters to 9.5 px.
 WIDEST = 448.0
-CHART_SCALE = 1.25  # where there is room, a chart's letters are almost those of the page
+# Where there is room, a drawing is shown so many times as large, but never wider than this.
+SCALE, WIDEST_SHOWN = 1.4, 720.0
 
 FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -126,13 +132,12 @@ class Drawing:
             raise ValueError(f"alt text must have at least five words; got {self.alt!r}")
 
     @classmethod
-    def from_elements(
-        cls, body: str, width: float, height: float, alt: str, *, scale: float = 1.0
-    ) -> Drawing:
+    def from_elements(cls, body: str, width: float, height: float, alt: str) -> Drawing:
         """Return the drawing of finished SVG elements in a box of width × height.
 
-        It is shown `scale` times as large where there is room, and shrinks to a narrower column.
+        It is shown larger where there is room, and shrinks to a narrower column.
         """
+        scale = min(SCALE, WIDEST_SHOWN / width)
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} '
             f'{number(height)}" width="{number(scale * width)}" height="{number(scale * height)}" '
@@ -165,7 +170,7 @@ class Drawing:
         # The page's own font stands in for the one that Matplotlib measured with.
         body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
         width, height = figure.get_size_inches() * 72
-        return cls.from_elements(body.strip(), width, height, alt, scale=CHART_SCALE)
+        return cls.from_elements(body.strip(), width, height, alt)
 
     def plain_svg(self) -> str:
         """Return the SVG with fixed colours, for programs that know no CSS variables."""
@@ -174,7 +179,7 @@ class Drawing:
     def _repr_html_(self) -> str:
         # The paper stands behind the drawing outside the book, where nothing sets the variables.
         background = f"background:{colour('paper')}"
-        return f'<figure class="attn-figure" style="{background}">{self.svg}</figure>'
+        return f'<div class="attn-figure" style="{background}">{self.svg}</div>'
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.alt}"

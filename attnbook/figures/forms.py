@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 from attnlib.numpy_dense import attention_scores, softmax
 
 CELL, LEFT, TOP, GAP = 34.0, 46.0, 76.0, 16.0
-TALL, STRONGEST = 96.0, 0.55
+TALL, STRONGEST = 96.0, 0.45
 SETTINGS = 5
 
 # A form takes the scaled scores and the number of a setting, and returns the scores with a last
@@ -84,7 +84,7 @@ def _percent(weight: float) -> str:
     return f"{round(100 * round(float(weight), 9)):d}"
 
 
-def _frame(title: str, weights: Array, plain: Array) -> str:
+def _elements(title: str, weights: Array, plain: Array) -> str:
     """Return the drawing of one form: a row of percents for each query, and bars for the last."""
     n = len(weights)
     places = [LEFT + j * CELL for j in range(n)] + [LEFT + n * CELL + GAP]
@@ -108,7 +108,7 @@ def _frame(title: str, weights: Array, plain: Array) -> str:
                 continue
             y, weight = TOP + i * CELL, weights[i, j]
             shade = f"{round(STRONGEST * weight, 6):.2f}"
-            colour, name = ("blue" if j < n else "orange"), f"{i}-{j}"
+            colour, name = ("weight" if j < n else "muted"), f"{i}-{j}"
             shown = _percent(weight) if weight else "·"
             body += [
                 rect(x, y, CELL, CELL, colour, fill_opacity=shade, stroke="grid",
@@ -117,7 +117,7 @@ def _frame(title: str, weights: Array, plain: Array) -> str:
             ]  # fmt: skip
         tall, before = (round(TALL * float(row[-1, j]), 1) for row in (weights, plain))
         body += [
-            rect(x + 6, foot - tall, CELL - 12, tall, "blue" if j < n else "orange",
+            rect(x + 6, foot - tall, CELL - 12, tall, "weight" if j < n else "muted",
                  data_part=f"bar-{j}"),
             tag("path", d=f"M{x + 2:g} {foot - before:g}h{CELL - 4:g}", stroke="ink",
                 stroke_width=1.5, stroke_dasharray="4 3", fill="none"),
@@ -144,25 +144,26 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
             f"query and key must have one shape (T, d), T from 5 to 9; got {q.shape} and {k.shape}"
         )
     n, plain = len(q), softmax(_plain(q, k, 0)[1])
-    frames, told, table = [], [], []
-    for form in FORMS.values():
-        for setting in range(SETTINGS):
-            title, scores = form(q, k, setting)
-            weights = softmax(scores)
-            frames.append(_frame(title, weights, plain))
-            last = [_percent(weight) for weight in weights[-1]]
-            given = ", ".join(f"key {j} {share}" for j, share in enumerate(last[:-1]))
-            told.append(f"{title}. Query {n - 1} in percent: {given}, nobody {last[-1]}.")
-            table.append((title, *last))
-    return MovingDrawing.from_frames(
-        frames,
+    forms = list(FORMS.values())
+
+    def draw(form: int, setting: int) -> Frame:
+        title, scores = forms[form](q, k, setting)
+        weights = softmax(scores)
+        last = [_percent(weight) for weight in weights[-1]]
+        given = ", ".join(f"key {j} {share}" for j, share in enumerate(last[:-1]))
+        told = f"{title}. Query {n - 1} in percent: {given}, nobody {last[-1]}."
+        return Frame(_elements(title, weights, plain), told, [(title, *last)])
+
+    return moving(
+        draw,
+        [
+            Control("form", "form", tuple(FORMS), start=5, kind="choice"),
+            Control(
+                "setting", "setting", tuple(str(s + 1) for s in range(SETTINGS)), start=3, pace=1
+            ),
+        ],
         LEFT + n * CELL + GAP + CELL + 12,
         TOP + n * CELL + TALL + 44,
-        controls=(
-            Control("form", "form", tuple(FORMS), kind="choice"),
-            Control("setting", "setting", tuple(str(s + 1) for s in range(SETTINGS))),
-        ),
-        labels=told,
-        table=(("form", *(f"key {j}" for j in range(n)), "nobody"), *table),
+        columns=("form", *(f"key {j}" for j in range(n)), "nobody"),
         about="the forms of attention",
     )

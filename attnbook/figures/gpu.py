@@ -1,4 +1,4 @@
-"""What limits a kernel: where its numbers live, and the roof that bytes and operations build."""
+"""What limits a kernel: the roof that bytes and operations build."""
 
 from __future__ import annotations
 
@@ -8,61 +8,10 @@ from typing import Any
 import numpy as np
 
 from attnbook.figures.charts import SERIES, canvas
-from attnbook.figures.drawing import COLOURS, Drawing, line, rect, text
+from attnbook.figures.drawing import COLOURS, Drawing
 
 # One look for each point: a fourth joins those of the series.
 LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker": "D"})
-
-# Size, and what a fused attention kernel keeps there. Sizes: data sheet of the H200, and NVIDIA's
-# tuning guide for Hopper, which has 50 MB of L2 for the H100; an H200 tells torch of 60.
-H200 = {
-    "registers": ("256 KiB in each of 132", "a tile of scores; m, ℓ, õ"),
-    "shared memory": ("228 KiB in each of 132", "blocks of Q, K and V"),
-    "L2 cache": ("50 to 60 MB for all", "keys and values that were just read"),
-    "HBM": ("141 GB for all, 4.8 TB/s", "Q, K, V, O, L; the dense form’s scores and weights"),
-}
-
-
-def memory_levels(levels: Mapping[str, tuple[str, str]]) -> Drawing:
-    """Return a drawing of a GPU's memories, the fastest and smallest on top, and what each holds.
-
-    `levels` maps a memory's name to its size and to what is kept in it, from the fastest on.
-
-    Raises:
-        ValueError: without levels.
-
-    >>> memory_levels({"cache": ("1 MB", "Q"), "memory": ("9 GB", "K and V")}).alt[40:]
-    'on top: cache (1 MB) holds Q; memory (9 GB) holds K and V.'
-    """
-    if not levels:
-        raise ValueError("levels must hold at least one level; got none")
-    width, height, gap = 440.0, 58.0, 24.0
-    body: list[str] = []
-    for index, (name, (size, held)) in enumerate(levels.items()):
-        # Each is wider than the one above it, as it is larger.
-        inset = 60.0 * (len(levels) - 1 - index) / len(levels)
-        y = 10.0 + index * (height + gap)
-        last = index == len(levels) - 1
-        shade = "orange" if last else "blue"
-        box = rect(
-            10 + inset, y, width - 20 - 2 * inset, height, shade, rx=6, stroke=shade,
-            fill_opacity=f"{0.06 if last else 0.2 - 0.04 * index:.2f}",
-            stroke_dasharray="6 4" if last else None,
-        )  # fmt: skip
-        body.append(box)
-        left, right, middle = 22 + inset, width - 22 - inset, y + height / 2
-        body.append(text(left, middle - 5, name, text_anchor="start", font_weight="600"))
-        body.append(text(right, middle - 5, size, text_anchor="end", fill="muted"))
-        body.append(text(left, middle + 16, held, text_anchor="start"))
-        if not last:
-            x, top, foot = width / 2, y + height + 4, y + height + gap - 4
-            body.append(line(x, top, x, foot, "muted"))
-            for end, way in ((top, 5), (foot, -5)):
-                body += [line(x, end, x + side, end + way, "muted") for side in (-4, 4)]
-    words = "; ".join(f"{name} ({size}) holds {held}" for name, (size, held) in levels.items())
-    alt = f"Memories of a GPU, fastest and smallest on top: {words}."
-    tall = 20.0 + len(levels) * (height + gap) - gap
-    return Drawing.from_elements("".join(body), width, tall, alt)
 
 
 def roofline(
@@ -96,7 +45,14 @@ def roofline(
         axes.axvline(balance, color=COLOURS["grid"])
         for (name, intensity), look in zip(points.items(), LOOKS, strict=False):
             rate = min(peak, intensity * bandwidth) / 1e12
-            axes.plot([intensity], [rate], label=name, markersize=9, **look | {"linestyle": ""})
+            axes.plot([intensity], [rate], markersize=9, **look | {"linestyle": ""})
+            # Below the roof, where no line is: beside a slope, under the middle of what is flat.
+            slope = intensity < balance
+            axes.annotate(
+                name, (intensity, rate), (10, -4) if slope else (0, -11), va="top",
+                textcoords="offset points", ha="left" if slope else "center", color=look["color"],
+                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.5},
+            )  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(ends, [str(end) for end in ends])
@@ -104,7 +60,12 @@ def roofline(
         axes.set_xlabel("operations per byte")
         axes.set_ylabel("10¹² operations a second")
         axes.grid(axis="y")
-        axes.legend(loc="lower right")
+        axes.set_ylim(bottom=heights.min() / 2)
+        for words, way, side in (("← memory limits", -6, "right"), ("products limit →", 6, "left")):
+            axes.annotate(
+                words, (balance, 0), (way, 6), xycoords=("data", "axes fraction"), ha=side,
+                textcoords="offset points", color=COLOURS["muted"],
+            )  # fmt: skip
         places = "; ".join(
             f"{name} at {intensity:.0f}, roof {min(peak, intensity * bandwidth) / 1e12:.0f}"
             for name, intensity in points.items()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from attnbook.figures.drawing import Array, axis_title, line, number, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import HALO
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 LEFT, RIGHT, TOP, FOOT = 62.0, 436.0, 34.0, 234.0
 WIDTH = 440.0
 ROW = 22.0
 # Colour is never the only carrier: curves differ in colour, dash and marker.
-LOOKS = (("orange", "6 4"), ("ink", "1 4"), ("green", "9 3 2 3"), ("blue", None))
+LOOKS = (("minus", "6 4"), ("muted", "1 4"), ("ink", "9 3 2 3"), ("plus", None))
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -55,7 +57,8 @@ def bytes_explorer(
 
     Both axes are logarithmic, so that growth like a power is a straight line. The slider takes a
     marker along each curve through the given lengths, and begins at `start`; below stand the bytes
-    there. `limits` maps words to the bytes of a memory, drawn as a level line.
+    there. `limits` maps words to the bytes of a memory, drawn as a level line: beside the bytes
+    stands the smallest memory that they fit.
 
     Raises:
         ValueError: for fewer than two lengths or lengths that do not rise, no curve or more than
@@ -82,7 +85,13 @@ def bytes_explorer(
             FOOT - TOP
         )
 
+    smallest = sorted(limits.items(), key=lambda memory: memory[1])
+    edge = RIGHT - 92 if limits else RIGHT
     still = []
+    if limits and smallest[-1][1] < 10.0**high:
+        roof = up([smallest[-1][1]])[0]
+        still.append(rect(LEFT, TOP, RIGHT - LEFT, roof - TOP, "grid", fill_opacity="0.45"))
+        still.append(text(LEFT + 4, TOP + 14, "too large", text_anchor="start", fill="muted"))
     for power in range(3 * -(-low // 3), high + 1, 3):
         y = up([10.0**power])[0]
         still.append(line(LEFT, y, RIGHT, y, "grid"))
@@ -91,7 +100,7 @@ def bytes_explorer(
     for name, limit in limits.items():
         y = up([limit])[0]
         still.append(line(LEFT, y, RIGHT, y, "muted", "2 3"))
-        still.append(text(LEFT + 4, y - 5, name, text_anchor="start", fill="muted"))
+        still.append(text(LEFT + 4, y + 14, name, text_anchor="start", fill="muted", **HALO))
     for place, length in list(zip(across, lengths, strict=True))[:: max(1, len(lengths) // 4)]:
         still.append(line(place, FOOT, place, FOOT + 4, "muted"))
         still.append(text(min(place, RIGHT - 24), FOOT + 18, f"{length:,}"))
@@ -104,38 +113,57 @@ def bytes_explorer(
             tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2,
                 stroke_dasharray=dash)
         )  # fmt: skip
-    frames, told, table = [], [], []
-    for frame, length in enumerate(lengths):
-        shown = [in_bytes(sizes[frame]) for sizes in series.values()]
-        x = across[frame]
+
+    edges = [LEFT, *(across[1:] + across[:-1]) / 2, RIGHT]
+    strips = [
+        hit(left, TOP, right - left, FOOT - TOP, f"tokens:{place}", drag=True)
+        for place, (left, right) in enumerate(pairwise(edges))
+    ]
+
+    def draw(place: int) -> Frame:
+        x, length = across[place], f"{lengths[place]:,} tokens"
         body = [
-            text(LEFT, 18, f"{length:,} tokens", text_anchor="start", font_weight="600",
-                 font_size=15, data_part="tokens"),
+            text(LEFT, 18, length, text_anchor="start", font_weight="600", font_size=15,
+                 data_part="tokens"),
             tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
         ]  # fmt: skip
-        for index, ((name, ys), size) in enumerate(zip(heights.items(), shown, strict=True)):
-            shade, y = LOOKS[index][0], FOOT + 62 + ROW * index
+        shown, said = [], []
+        for index, (name, sizes) in enumerate(series.items()):
+            shade, y, size = LOOKS[index][0], FOOT + 62 + ROW * index, in_bytes(sizes[place])
+            fits = next((memory for memory, most in smallest if sizes[place] <= most), "")
+            verdict = f"fits {fits}" if fits else "too large"
             # A part is moved as a whole: its corners stay, its place changes.
-            body.append(
+            body += [
                 tag("g", _marker(index, 0, 0, shade), data_part=f"marker-{index}",
-                    transform=f"translate({number(x)} {number(ys[frame])})")
-            )  # fmt: skip
-            body.append(_marker(index, 12, y - 4, shade))
-            body.append(text(26, y, name, text_anchor="start"))
-            body.append(text(RIGHT, y, size, text_anchor="end", font_weight="600",
-                             data_part=f"bytes-{index}"))  # fmt: skip
-        frames.append("".join([*still, *body]))
-        named = ", ".join(f"{name} {size}" for name, size in zip(series, shown, strict=True))
-        told.append(f"{length:,} tokens: {named}.")
-        table.append((f"{length:,}", *shown))
+                    transform=f"translate({number(x)} {number(heights[name][place])})"),
+                _marker(index, 12, y - 4, shade),
+                text(26, y, name, text_anchor="start"),
+                text(edge, y, size, text_anchor="end", font_weight="600",
+                     data_part=f"bytes-{index}"),
+            ]  # fmt: skip
+            if limits:
+                cross = tag(
+                    "path",
+                    d=f"M{edge + 12:g} {y - 9:g}l9 9m0-9l-9 9",
+                    stroke="minus",
+                    stroke_width=2,
+                    data_part=f"cross-{index}",
+                    opacity=not fits,
+                )
+                body.append(cross)  # fmt: skip
+                body.append(text(RIGHT, y, verdict, text_anchor="end", data_part=f"fits-{index}"))
+            shown += [size, verdict] if limits else [size]
+            said.append(f"{name} {size}" + f", {verdict}" * bool(limits))
+        told = f"{length}: {'; '.join(said)}."
+        return Frame("".join([*still, *body, *strips]), told, [(f"{lengths[place]:,}", *shown)])
+
+    columns = [words for name in series for words in (name, f"{name}: fits")[: 1 + bool(limits)]]
     options = tuple(f"{n:,}" for n in lengths)
-    slider = Control("tokens", "tokens", options, list(lengths).index(start))
-    return MovingDrawing.from_frames(
-        frames,
+    return moving(
+        draw,
+        [Control("tokens", "tokens", options, list(lengths).index(start))],
         WIDTH + 4,
         FOOT + 52 + ROW * len(series),
-        controls=(slider,),
-        labels=told,
-        table=(("tokens", *series), *table),
+        columns=("tokens", *columns),
         about=about,
     )

@@ -3,167 +3,255 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.diagrams import Box, Join, boxes_and_arrows
-from attnbook.figures.drawing import Array, Drawing, axis_title, line, number, rect, tag, text
-from attnbook.figures.grid import heatmap_elements
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.diagrams import Box, Join, boxes_and_lines
+from attnbook.figures.drawing import (
+    WIDEST,
+    Array,
+    Drawing,
+    axis_title,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
-# A head is known by its number; colour and dash of its lines say it again.
-LOOKS = (("blue", None), ("orange", "7 4"), ("green", "2 3"), ("muted", "9 3 2 3"))
+# `head_weights`: room for a head's name, for a token, for a line of tokens, and for the arcs.
+NAMES, TOKEN, LINE, ARCS = 112.0, 112.0, 104.0, 50.0
 
 
-def head_weights(weights: ArrayLike, tokens: Sequence[str]) -> Drawing:
-    """Return a drawing of the weights of each head as one heatmap, the heads beside each other.
+def _arc(x1: float, x2: float, base: float) -> str:
+    """Return the path over a line of tokens from one to another, or a loop above itself."""
+    rise = 0.5 * ARCS + 0.12 * abs(x1 - x2)
+    foot, side = (9, 26) if x1 == x2 else (0, 0)
+    points = [(x1 - foot, 0), (x1 - side, rise), (x2 + side, rise), (x2 + foot, 0)]
+    start, *others = (f"{number(x)} {number(base - up)}" for x, up in points)
+    return f"M{start}C{' '.join(others)}"
+
+
+def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str]) -> MovingDrawing:
+    """Return a moving figure: what one token takes from each, in one head, and in each of several.
+
+    The one head has the mean of the weights. `asks` says what each of the several looks for. Arcs
+    are as thick as weights; the reader picks the token that asks.
 
     Shapes:
-        weights (h, T, T), one label for each of the T tokens.
+        weights (h, T, T), T labels of the tokens, h questions.
 
     Raises:
         ValueError: for weights of another shape.
+
+    >>> head_weights([[[0, 1], [1, 0]], [[1, 0], [1, 0]]], ["p", "q"], ["up", "down"]).alt
+    'p asks. Head 0: q 1.00; head 1: p 1.00. One head: p 0.50, q 0.50.'
     """
-    table = np.asarray(weights, dtype=np.float64)
-    if table.ndim != 3 or table.shape[0] == 0 or table.shape[1:] != (len(tokens),) * 2:
-        raise ValueError(f"weights must be (h, {len(tokens)}, {len(tokens)}); got {table.shape}")
-    x, tall, body, words = 0.0, 0.0, [], []
-    for index, one in enumerate(table):
-        inner, width, height, alt = heatmap_elements(
-            one, f"head {index}", tokens, tokens, limit=1.0, alone=index == 0
+    table, n_tokens = np.asarray(weights, dtype=np.float64), len(tokens)
+    if len(asks) == 0 or table.shape != (len(asks), n_tokens, n_tokens):
+        raise ValueError(
+            f"weights must be (h, {n_tokens}, {n_tokens}) for h = {len(asks)}; got {table.shape}"
         )
-        body.append(tag("g", inner, transform=f"translate({number(x)} 0)"))
-        x, tall = x + width, max(tall, height)
-        words.append(alt)
-    return Drawing.from_elements("".join(body), x, tall, " ".join(words))
+    names = ["one head", *(f"head {n}" for n in range(len(asks)))]
+    heads = np.round([table.mean(axis=0), *table], 2)
+    middles = [NAMES + (j + 0.5) * TOKEN for j in range(n_tokens)]
+    width = NAMES + n_tokens * TOKEN
+
+    def draw(query: int) -> Frame:
+        body = []
+        for row, (name, ask) in enumerate(zip(names, ("mean of both", *asks), strict=True)):
+            base = 8 + row * LINE + ARCS
+            body += [
+                text(4, base + 10, name, text_anchor="start", font_weight="600", font_size=15),
+                axis_title(4, base + 28, ask, text_anchor="start"),
+            ]
+            for j, (x, token) in enumerate(zip(middles, tokens, strict=True)):
+                weight, left = float(heads[row, query, j]), x - TOKEN / 2 + 4
+                body += [
+                    tag("path", d=_arc(middles[query], x, base), fill="none", stroke="weight",
+                        stroke_width=number(12 * weight), data_part=f"arc-{row}-{j}"),
+                    rect(left, base, TOKEN - 8, 26, "weight", fill_opacity=number(0.4 * weight),
+                         data_part=f"fill-{row}-{j}"),
+                    rect(left, base, TOKEN - 8, 26, stroke="key", stroke_dasharray="5 3"),
+                    text(x, base + 18, token),
+                    text(x, base + 42, f"{weight:.2f}", fill="weight",
+                         font_weight="600" if weight >= 0.5 else "400",
+                         data_part=f"weight-{row}-{j}"),
+                ]  # fmt: skip
+            body.append(
+                rect(NAMES + query * TOKEN + 4, base, TOKEN - 8, 26, stroke="query",
+                     stroke_width=3, data_part=f"query-{row}")
+            )  # fmt: skip
+        body.append(line(4, 8 + LINE - 5, width - 4, 8 + LINE - 5, "grid"))
+        body += [
+            hit(NAMES + j * TOKEN, 0, TOKEN, len(names) * LINE, f"query:{j}", drag=True)
+            for j in range(n_tokens)
+        ]
+        told = [
+            ", ".join(f"{tokens[j]} {row[query, j]:.2f}" for j in range(n_tokens) if row[query, j])
+            for row in heads
+        ]
+        one, *several = (f"{name}: {words}" for name, words in zip(names, told, strict=True))
+        words = f"{tokens[query]} asks. {'; '.join(several).capitalize()}. {one.capitalize()}."
+        return Frame("".join(body), words, ((tokens[query], *told),))
+
+    return moving(
+        draw,
+        (Control("query", "query", tuple(tokens)),),
+        width,
+        8 + len(names) * LINE,
+        columns=("query", *names),
+        about="the weights of each head",
+    )
 
 
-# `which_head`: where the weights and the features begin, the room for a feature and for a row.
-WEIGHTS, FEATURES, CELL, ROW = 92.0, 196.0, 30.0, 32.0
-SQUARE = 24.0  # the side of the square for 1 or −1
+# `which_head`: an entry of an address, wide and high; a letter's room, and its envelope's top and
+# height; where, from its left side, its tokens and the two halves of its envelope stand.
+BAR, TALL, LETTER, ENVELOPE, PAPER = 7.5, 14.0, 218.0, 178.0, 112.0
+TOKENS, SLOTS = (27.0, 97.0, 176.0), (58.0, 160.0)
 
 
-def _square(x: float, y: float, value: float, part: str) -> str:
-    """Return a square about (x, y) with the area of |value|, filled above zero, else outlined."""
-    side = SQUARE * abs(value) ** 0.5
-    name = "blue" if value > 0 else "orange"
-    fill = "blue" if value > 0 else "none"
-    return rect(x - side / 2, y - side / 2, side, side, fill, stroke=name, stroke_width=1.6,
-                data_part=part)  # fmt: skip
-
-
-def _which_head_frame(
-    sentence: str, way: str, tokens: Sequence[str], values: Array, weights: Array, found: Array,
-    chosen: int | None,
-) -> str:  # fmt: skip
-    """Return the drawing of one way to take: its weights, and what all heads together give."""
-    places = [FEATURES + (index + 0.5) * CELL for index in range(values.shape[1])]
-    right = FEATURES + CELL * len(places)
-    body = [
-        text(4, 22, f"{sentence}, {way}", text_anchor="start", font_weight="600", font_size=15,
-             data_part="title"),
-        axis_title(WEIGHTS, 50, "weight", text_anchor="start"),
-        axis_title((FEATURES + right) / 2, 50, "value: filled 1, outlined −1"),
+def _address(x: float, y: float, values: Array, name: str, part: str) -> str:
+    """Return the entries of an address as bars about (x, y): up above zero, down below."""
+    left = x - BAR * len(values) / 2
+    bars = [
+        rect(left + BAR * place + 1, y - TALL * max(value, 0), BAR - 2, TALL * abs(value), name,
+             data_part=f"{part}-{place}")
+        for place, value in enumerate(values)
     ]  # fmt: skip
-    for row, (token, value, weight) in enumerate(zip(tokens, values, weights, strict=True)):
-        y = 76 + row * ROW
-        body += [
-            text(4, y + 4.5, token, text_anchor="start"),
-            rect(WEIGHTS, y - 8, 56 * weight, 16, "blue", data_part=f"bar-{row}"),
-            text(FEATURES - 8, y + 4.5, f"{weight:.2f}", text_anchor="end",
-                 data_part=f"weight-{row}"),
-        ]  # fmt: skip
-        body += [
-            _square(x, y, entry, f"value-{row}-{index}")
-            for index, (x, entry) in enumerate(zip(places, value, strict=True))
-        ]
-    top = 76 + len(tokens) * ROW
-    body += [
-        line(4, top - 10, right, top - 10, "grid"),
-        axis_title(
-            4, top + 12, f"output of “{tokens[0]}”, all heads together", text_anchor="start"
-        ),
-    ]
-    for head, row_found in enumerate(found):
-        y = top + 38 + head * ROW
-        first = head * len(places)
-        body.append(
-            text(4, y + 4.5, f"places {first} to {first + len(places) - 1}", text_anchor="start")
-        )
-        framed = "1" if chosen in (None, head) else "0"
-        body.append(
-            rect(FEATURES - 2, y - ROW / 2 + 1, right - FEATURES + 4, ROW - 2, stroke="muted",
-                 stroke_width=1.4, opacity=framed, data_part=f"frame-{head}")
-        )  # fmt: skip
-        body += [
-            _square(x, y, entry, f"found-{head}-{index}")
-            for index, (x, entry) in enumerate(zip(places, row_found, strict=True))
-        ]
-    return "".join(body)
+    return line(left - 3, y, left + BAR * len(values) + 3, y, "muted") + "".join(bars)
 
 
 def which_head(
-    sentences: Mapping[str, ArrayLike], weights: ArrayLike, tokens: Sequence[str]
+    people: Mapping[str, ArrayLike], pairs: Sequence[tuple[str, str]], weights: ArrayLike
 ) -> MovingDrawing:
-    """Return a moving figure: one head's weights at a time, and what all heads together give.
+    """Return a moving figure: whose addresses two heads write on the envelopes of two letters.
 
-    The query is the first token. Head n writes what it takes from the values into its own places of
-    the output, which are framed. The last step of the slider gives every head the mean of all
-    weights instead. Numbers are drawn to two decimals.
+    The two letters are between the same two people, one in each direction. First both heads have
+    the mean of their weights, then each its own: head n writes what it takes into its half of the
+    output. Addresses are bars, up for 1 and down for −1; the envelope names the person whose
+    address it has, to two decimals.
 
     Shapes:
-        each sentence (T, m) of values from −1 to 1, weights (h, T), T labels of the tokens.
+        an address (m,) of entries from −1 to 1 for each person, weights (2, 3): what the token
+        *letter* gives to itself, the sender and the recipient in each head.
 
     Raises:
-        ValueError: for other shapes or values, or no sentence.
+        ValueError: for other shapes or entries, no pair, or a pair of people without address.
 
-    >>> rows = {"a": [[0.0], [1.0], [-1.0]]}
-    >>> which_head(rows, [[0, 1, 0], [0, 0, 1]], ["it", "one", "two"]).alt
-    'a, head 0: weights it 0.00, one 1.00, two 0.00. Places 0 to 0: 1; places 1 to 1: −1.'
+    >>> which_head({"A": [1.0], "B": [-1.0]}, [("A", "B")], [[0, 1, 0], [0, 0, 1]]).alt
+    'The mean of both heads: the two envelopes are the same. A to B: 0; 0. B to A: 0; 0.'
     """
     heads = np.asarray(weights, dtype=np.float64)
-    tables = {name: np.asarray(rows, dtype=np.float64) for name, rows in sentences.items()}
-    if not tables:
-        raise ValueError("sentences must hold at least one sentence; got none")
-    if heads.ndim != 2 or heads.shape[0] == 0 or heads.shape[1] != len(tokens):
-        raise ValueError(f"weights must be (h, {len(tokens)}); got {heads.shape}")
-    features = next(iter(tables.values())).shape[-1:]
-    for name, rows in tables.items():
-        if rows.shape != (len(tokens), *features) or not np.all(np.abs(rows) <= 1.0):
-            raise ValueError(
-                f"sentences must be ({len(tokens)}, m) with entries from −1 to 1; "
-                f"got {rows.shape} for {name!r}"
-            )
-    ways = [*(f"head {n}" for n in range(len(heads))), "their mean"]
-    frames, labels, table = [], [], []
-    for name, rows in tables.items():
-        for n, way in enumerate(ways):
-            chosen = n if n < len(heads) else None
-            row = heads.mean(axis=0) if chosen is None else heads[n]
-            taken = np.broadcast_to(row, heads.shape) if chosen is None else heads
-            found = np.round(taken @ rows, 2) + 0.0
-            frames.append(_which_head_frame(name, way, tokens, rows, row, found, chosen))
-            told = ", ".join(f"{t} {a:.2f}" for t, a in zip(tokens, row, strict=True))
-            numbers = [", ".join(f"{v:g}".replace("-", "−") for v in head) for head in found]
-            spans = [
-                f"{i * rows.shape[1]} to {(i + 1) * rows.shape[1] - 1}" for i in range(len(heads))
-            ]
-            parts = "; places ".join(f"{s}: {v}" for s, v in zip(spans, numbers, strict=True))
-            labels.append(f"{name}, {way}: weights {told}.\nPlaces {parts}.")
-            table.append((f"{name}, {way}", told, *numbers))
-    header = "sentence and head", "weights", *(f"places {span}" for span in spans)
-    return MovingDrawing.from_frames(
-        frames,
-        FEATURES + CELL * features[0] + 8,
-        76 + len(tokens) * ROW + 38 + (len(heads) - 0.5) * ROW + 6,
-        controls=(
-            Control("sentence", "sentence", tuple(tables), kind="choice"),
-            Control("head", "weights of", tuple(ways)),
+    codes = {name: np.asarray(code, dtype=np.float64) for name, code in people.items()}
+    sizes = {code.shape for code in codes.values()}
+    if heads.shape != (2, 3):
+        raise ValueError(f"weights must be (2, 3); got {heads.shape}")
+    if len(sizes) != 1 or len(*sizes) != 1 or any(np.abs(c).max() > 1 for c in codes.values()):
+        raise ValueError(f"addresses must be (m,) with entries from −1 to 1; got {sizes}")
+    if not pairs or not all(set(pair) <= set(codes) for pair in pairs):
+        raise ValueError(f"pairs must be of {sorted(codes)}, and at least one; got {pairs}")
+    (m,) = next(iter(sizes))
+    ways = ("two letters", "the mean of both heads", "head 0", "head 1")
+
+    def whose(found: Array) -> str:
+        """Return the person who has an address, or a question mark."""
+        near = (name for name, code in codes.items() if np.abs(found - code).max() < 0.006)
+        return next(near, "?")
+
+    def one_letter(x0: float, side: str, pair: tuple[str, str], step: int) -> tuple[str, Array]:
+        """Return a letter with its envelope, and what the heads find."""
+        used = np.tile(heads.mean(axis=0), (2, 1)) if step < 2 else heads
+        values = np.stack([0 * codes[pair[0]], *(codes[name] for name in pair)])
+        found = np.round(used @ values, 2) + 0.0
+        shown = np.round(used[max(step - 2, 0)], 2) + 0.0
+        tokens = "letter", f"from {pair[0]}", f"to {pair[1]}"
+        body = [
+            rect(x0 + 1, ENVELOPE, LETTER - 2, PAPER, "paper", rx=5, stroke="ink", stroke_width=2)
+        ]
+        for slot, x in enumerate(SLOTS):
+            # What a head has written stays, and its lines fade.
+            seen = 0.8 if step in (1, slot + 2) else 0.25 if step > slot + 2 else 0.0
+            for j, weight in enumerate(used[slot]):
+                start, end = x0 + TOKENS[j] + 8 * (slot - 0.5), x0 + x
+                path = f"M{number(start)} 126C{number(start)} 156 {number(end)} 150 {number(end)} "
+                body.append(
+                    tag("path", d=f"{path}{number(ENVELOPE + 12)}", fill="none", stroke="weight",
+                        stroke_width=number(9 * round(weight, 2)),
+                        opacity=number(seen), data_part=f"flow-{side}-{slot}-{j}")
+                )  # fmt: skip
+        for j, (x, token) in enumerate(zip(TOKENS, tokens, strict=True)):
+            body += [
+                rect(x0 + x - (37 if j else 25), 48, 74 if j else 50, 22,
+                     stroke="query" if j == 0 else "key", stroke_width=2.5 if j == 0 else 1,
+                     stroke_dasharray=None if j == 0 else "5 3"),
+                text(x0 + x, 64, token, data_part=f"token-{side}-{j}"),
+                _address(x0 + x, 90, values[j] if j else values[j, :0], "value",
+                         f"value-{side}-{j}"),
+                text(x0 + x, 121, f"{shown[j]:.2f}" if step else "", fill="weight",
+                     font_weight="600", data_part=f"weight-{side}-{j}"),
+            ]  # fmt: skip
+        for slot, x in enumerate(SLOTS):
+            there, wide = step == 1 or step >= slot + 2, BAR * m / 2
+            writer = ways[slot + 2] if step > 1 else "mean" if step else ""
+            words = f"{('from', 'to')[slot]} {whose(found[slot])}"
+            body += [
+                rect(x0 + x - wide - 8, ENVELOPE + 12, 2 * wide + 16, 40, "paper", stroke="weight",
+                     stroke_width=2, opacity=number(there), data_part=f"frame-{side}-{slot}"),
+                _address(x0 + x, ENVELOPE + 32, found[slot] * there, "output",
+                         f"found-{side}-{slot}"),
+                axis_title(x0 + x, ENVELOPE + 69, f"{writer} writes" if there else "",
+                           data_part=f"writes-{side}-{slot}"),
+                text(x0 + x, ENVELOPE + 95, words if there else "", font_size=15,
+                     font_weight="600", data_part=f"whose-{side}-{slot}"),
+            ]  # fmt: skip
+        return "".join(body), found
+
+    def draw(pair: int, step: int) -> Frame:
+        there, back = pairs[pair], pairs[pair][::-1]
+        (left, one), (right, other) = (
+            one_letter(x0, side, way, step)
+            for x0, side, way in ((0, "there", there), (448 - LETTER, "back", back))
+        )
+        halves = 1 if step == 2 else 2
+        same = bool(np.abs(one[:halves] - other[:halves]).max() < 0.006)
+        title = (
+            f"{there[0]} writes to {there[1]}, and {there[1]} to {there[0]}",
+            "The mean of both heads " + ("loses who writes to whom" if same else "mixes them"),
+            "Head 0 writes its half: the envelopes " + ("are the same" if same else "differ"),
+            "Two heads " + ("write the same" if same else "keep who writes to whom"),
+        )[step]
+        verdict = "the two envelopes " + ("are the same" if same else "differ")
+        body = [
+            text(4, 18, title, text_anchor="start", font_weight="600", font_size=15,
+                 data_part="title"),
+            axis_title(4, 37, f"value: an address, {m} bars (up 1, down −1); below: weight",
+                       text_anchor="start"),
+            left, right,
+            text(224, ENVELOPE + PAPER + 22, f"output: {verdict}" if step else "", fill="output",
+                 font_size=15, font_weight="600", data_part="verdict"),
+        ]  # fmt: skip
+        said, rows = [], []
+        for way, found in ((there, one), (back, other)):
+            told = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found[:halves]]
+            said.append(f"{' to '.join(way)}: {'; '.join(told)}")
+            rows.append((" to ".join(way), ways[step], *told, *[""] * (2 - halves)))
+        words = f"{ways[step].capitalize()}: {verdict}.\n{'. '.join(said)}."
+        return Frame("".join(body), words if step else f"{title}.", rows if step else ())
+
+    return moving(
+        draw,
+        (
+            Control("pair", "people", tuple(map(" and ".join, pairs)), kind="choice"),
+            Control("weights", "weights", ("none", "mean", "head 0", "head 1"), 1, pace=2),
         ),
-        labels=labels,
+        448,
+        ENVELOPE + PAPER + 30,
+        columns=("letter", "weights", f"places 0 to {m - 1}", f"places {m} to {2 * m - 1}"),
         about="which head takes what",
-        table=(header, *table),
     )
 
 
@@ -172,63 +260,137 @@ def _spread(middle: float, step: float, count: int) -> list[float]:
     return [middle + (index - (count - 1) / 2) * step for index in range(count)]
 
 
-def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> Drawing:
-    """Return a drawing of the way from X through the heads to the output, with every shape on it.
+# `heads_diagram`: a number's side, the room for the names at the left, and the tops of its rows.
+UNIT, SIDE = 6.0, 84.0
+COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
+TOPS = (18.0, 90.0, 164.0, 226.0, 308.0, 372.0)
+
+
+def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> MovingDrawing:
+    """Return a moving figure: the way from X through the heads to the output, in five steps.
+
+    Every matrix has its true shape, a small square a number. Pieces of one head have its number; a
+    dashed frame stays where a piece has been.
 
     Raises:
-        ValueError: for fewer than one or more than four heads.
+        ValueError: for sizes with which the drawing is wider than a page.
     """
-    if not 1 <= n_heads <= len(LOOKS):
-        raise ValueError(f"n_heads must be one to {len(LOOKS)}; got {n_heads}")
-    left, wide = 92.0 + 58.0 * max(n_heads, 3), 106.0
-    shape = f"{n_tokens} × {d_model}"
-    boxes, joins = {"X": Box(left, 10, 118, 50, ("X", shape))}, []
+    widths = {"Q": d_k, "K": d_k, "V": d_v}
+    wide = UNIT * (2 * d_k + d_v) + 8  # the three pieces of a head, with their gaps
+    width, tall = SIDE + n_heads * (wide + 18) + 2, UNIT * n_tokens
+    if width > WIDEST or tall > 48 or UNIT * (n_tokens + d_v) > wide + 8:
+        raise ValueError(
+            f"the drawing must have at most {WIDEST:g} units, and 8 tokens; "
+            f"got {width:g} for h = {n_heads}, d_k = {d_k}, d_v = {d_v}, and {n_tokens} tokens"
+        )
+    middle = (SIDE + width) / 2
+    columns = _spread(middle, wide + 18, n_heads)
+    strips = _spread(middle, (width - SIDE) / 3, 3)
+    steps = ("project", "split", "attend", "concatenate", "times W_O")
+    found = n_heads * d_v
 
-    def segmented(name: str, x: float, top: float, width: float) -> None:
-        """Cut a matrix into one segment for each head."""
-        step = width / n_heads
-        for head, place in enumerate(_spread(x, step, n_heads)):
-            boxes[f"{name} {head}"] = Box(place, top, step, 26, (str(head),), LOOKS[head][0])
+    def block(x: float, top: float, wide: int, colour: str, words: str = "",
+              part: str | None = None, there: bool = True) -> str:  # fmt: skip
+        """Return a matrix with its upper left corner at (x, top), ruled into its numbers."""
+        w = UNIT * wide
+        ruled = [f"M{number(UNIT * n)} 0v{number(tall)}" for n in range(1, wide)]
+        ruled += [f"M0 {number(UNIT * n)}h{number(w)}" for n in range(1, n_tokens)]
+        shade = SHADES[int(words or 0) % len(SHADES)]
+        inner = (
+            rect(0, 0, w, tall, "paper")
+            + rect(0, 0, w, tall, colour, fill_opacity=number(shade), stroke=colour)
+            + tag("path", d="".join(ruled), stroke=colour, stroke_opacity="0.3", stroke_width=0.6)
+            + text(w / 2, tall / 2 + 6, words, font_size=17, font_weight="600")
+        )
+        moves = f"translate({number(x)} {number(top)})"
+        return tag("g", inner, transform=moves, opacity=number(there), data_part=part)
 
-    for name, x in zip(("X W_Q", "X W_K", "X W_V"), _spread(left, wide + 10, 3), strict=True):
-        columns = n_heads * (d_v if name == "X W_V" else d_k)
-        boxes[name] = Box(x, 80, wide, 22, (f"{name}: {n_tokens} × {columns}",), None)
-        segmented(name, x, 104, wide)
-        joins.append(Join("X", name))
-        joins += [Join(f"{name} {h}", f"head {h}", *LOOKS[h]) for h in range(n_heads)]
-    rows = (
-        f"Q, K: {n_tokens} × {d_k}",
-        f"V: {n_tokens} × {d_v}",
-        f"weights: {n_tokens} × {n_tokens}",
-        f"output: {n_tokens} × {d_v}",
+    def ghost(x: float, top: float, wide: int, colour: str, part: str, there: bool) -> str:
+        """Return what stays where a piece has been."""
+        return rect(x, top, UNIT * wide, tall, colour, fill_opacity="0.1", stroke=colour,
+                    stroke_dasharray="2 3", opacity=number(there), data_part=part)  # fmt: skip
+
+    def shape(x: float, y: float, words: str, colour: str, part: str, there: bool) -> str:
+        return text(x, y, words, fill=colour, opacity=number(there), data_part=part)
+
+    def draw(step: int) -> Frame:
+        body = [
+            block(middle - UNIT * d_model / 2, TOPS[0], d_model, "muted"),
+            text(middle, TOPS[0] - 5, f"X: {n_tokens} × {d_model}"),
+        ]
+        below = ("", f"{n_tokens} × {d_k}, {n_tokens} × {d_v}", "weights · V", "", "")
+        for place, (name, more) in enumerate(zip(steps, below, strict=True)):
+            y, seen = TOPS[place + 1] + tall / 2 + 5 - 8 * bool(more), place <= step
+            look: dict[str, Any] = {"text_anchor": "start", "opacity": "1" if seen else "0.7"}
+            bold = "600" if place == step else "400"
+            body += [
+                text(2, y, name, font_weight=bold, data_part=f"step-{place}", **look),
+                axis_title(2, y + 18, more, data_part=f"more-{place}", **look),
+            ]
+        for place, (letter, size) in enumerate(widths.items()):
+            colour, left = COLOUR_OF[letter], strips[place] - UNIT * n_heads * size / 2
+            body.append(
+                text(strips[place], TOPS[1] - 5, f"X W_{letter}: {n_tokens} × {n_heads * size}",
+                     fill=colour)
+            )  # fmt: skip
+            for head, x in enumerate(columns):
+                name, here = f"{letter}{head}", left + UNIT * head * size
+                there = x - wide / 2 + (UNIT * d_k + 4) * place
+                at = (there, TOPS[2]) if step else (here, TOPS[1])
+                body += [
+                    ghost(here, TOPS[1], size, colour, f"was-{name}", step > 0),
+                    shape(there + UNIT * size / 2, TOPS[2] - 5, letter, colour, f"of-{name}",
+                          step > 0),
+                    block(*at, size, colour, str(head), name),
+                ]  # fmt: skip
+        for head, x in enumerate(columns):
+            left = x - (UNIT * (n_tokens + d_v) + 8) / 2
+            out, value = left + UNIT * n_tokens + 8, x + wide / 2 - UNIT * d_v
+            joined = middle - UNIT * found / 2 + UNIT * head * d_v
+            # It comes out of the values, and goes to its place beside the others.
+            at = [(value, TOPS[2]), (out, TOPS[3]), (joined, TOPS[4])][min(max(step - 1, 0), 2)]
+            under = TOPS[3] + tall + 16
+            body += [
+                block(left, TOPS[3], n_tokens, "weight", str(head), f"A{head}", step > 1),
+                shape(left + tall / 2, under, f"{n_tokens} × {n_tokens}", "weight", f"of-A{head}",
+                      step > 1),
+                ghost(out, TOPS[3], d_v, "output", f"was-O{head}", step > 2),
+                shape(out + UNIT * d_v / 2 + 3, under, f"{n_tokens} × {d_v}", "output",
+                      f"of-O{head}", step > 1),
+                block(*at, d_v, "output", str(head), f"O{head}", step > 1),
+            ]  # fmt: skip
+        right = middle + UNIT * found / 2 + 8
+        body += [
+            text(right, TOPS[4] + tall / 2 + 5, f"{n_tokens} × {found}", fill="output",
+                 text_anchor="start", opacity=number(step > 2), data_part="joined-shape"),
+            block(middle - UNIT * d_model / 2, TOPS[5 if step > 3 else 4], d_model,
+                  "muted", "", "Y", step > 3),
+            text(middle + UNIT * d_model / 2 + 8, TOPS[5] + tall / 2 + 5,
+                 f"Y: {n_tokens} × {d_model}", text_anchor="start", opacity=number(step > 3),
+                 data_part="Y-shape"),
+        ]  # fmt: skip
+        told = (
+            f"X ({n_tokens} × {d_model}) gives X W_Q and X W_K ({n_tokens} × {n_heads * d_k} "
+            f"each) and X W_V ({n_tokens} × {found})",
+            f"each is cut into {n_heads} pieces, one a head: {n_tokens} × {d_k}, and "
+            f"{n_tokens} × {d_v} for values",
+            f"each head has its own weights ({n_tokens} × {n_tokens}) and output "
+            f"({n_tokens} × {d_v})",
+            f"the outputs come together side by side ({n_tokens} × {found})",
+            f"times W_O ({found} × {d_model}) they are the output Y ({n_tokens} × {d_model})",
+        )
+        before = "; ".join(told[:step])
+        words = f"{steps[step]}: {told[step]}." + f"\nBefore: {before}." * bool(step)
+        return Frame("".join(body), words, ((steps[step], told[step]),))
+
+    return moving(
+        draw,
+        (Control("step", "step", ("project", "split", "attend", "join", "W_O"), 4, pace=1.6),),
+        width,
+        TOPS[5] + tall + 6,
+        columns=("step", "what happens"),
+        about="split, attend, concatenate",
     )
-    for head, x in enumerate(_spread(left, 116, n_heads)):
-        name = f"head {head}"
-        boxes[name] = Box(x, 214, 108, 106, (name, *rows), LOOKS[head][0])
-        joins.append(Join(name, f"joined {head}", *LOOKS[head]))
-    segmented("joined", left, 372, 200)
-    boxes["joined"] = Box(left, 372, 200, 26, (), None)
-    boxes["output"] = Box(left, 438, 118, 50, ("output Y", shape))
-    body = boxes_and_arrows(boxes, [*joins, Join("joined", "output")])
-    body += text(left + 106, 390, f"{n_tokens} × {n_heads * d_v}", text_anchor="start")
-    steps = {
-        "project": 79,
-        "split": 178,
-        "attend": 272,
-        "concatenate": 348,
-        f"W_O: {n_heads * d_v} × {d_model}": 424,
-    }
-    for words, y in steps.items():
-        body += text(4, y, words, text_anchor="start", font_style="italic")
-    alt = (
-        f"From X ({n_tokens} by {d_model}) through {n_heads} heads to the output ({n_tokens} by "
-        f"{d_model}). X W_Q and X W_K ({n_tokens} by {n_heads * d_k}) and X W_V ({n_tokens} by "
-        f"{n_heads * d_v}) are cut into {n_heads} parts. Each head has queries and keys "
-        f"({n_tokens} by {d_k}), values ({n_tokens} by {d_v}), weights ({n_tokens} by {n_tokens}) "
-        f"and an output ({n_tokens} by {d_v}) of its own. The outputs side by side ({n_tokens} by "
-        f"{n_heads * d_v}) times W_O ({n_heads * d_v} by {d_model}) are the output."
-    )
-    return Drawing.from_elements(body, 2 * left - 92 + 4, 498, alt)
 
 
 def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
@@ -255,11 +417,11 @@ def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
         }
         # Each key head stands below the middle of its group.
         boxes |= {
-            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "orange")
+            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "key")
             for i, x in enumerate(_spread(middle, group * step, n_shared))
         }
         joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]
-        body += boxes_and_arrows(boxes, joins)
+        body += boxes_and_lines(boxes, joins)
         groups = [range(index * group, (index + 1) * group) for index in range(n_shared)]
         uses = [
             f"{', '.join(map(str, heads))} use{'s' if group == 1 else ''} {index}"

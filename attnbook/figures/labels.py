@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+# Letters on a line: the paper around them interrupts it.
+HALO: dict[str, Any] = {"stroke": "paper", "stroke_width": 4, "paint_order": "stroke"}
 
 
 def decimal(value: float, digits: int = 2) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, axis_title, number, rect, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 STEP, EDGE = 27.0, 8.0  # a token's width, and the room beside the first
 ARCS, BOX, ROOM = 74.0, 26.0, 158.0  # the height of the arcs, of a token, and of a layer
@@ -36,12 +36,14 @@ def _layer(
         x, weight = EDGE + key * STEP, weights[query, key]
         part = f"{index}-{key}"
         seen = weight >= LEAST
+        role = "query" if key == query else "key" if seen else "muted"
         body += [
-            tag("path", d=_arc(query, key, base), fill="none", stroke="blue", data_part=f"a{part}",
-                stroke_width=number(0.75 + 3 * weight), opacity=number(seen)),
-            rect(x + 1, base, STEP - 2, BOX, "blue", fill_opacity=number(0.45 * weight),
+            tag("path", d=_arc(query, key, base), fill="none", stroke="weight",
+                stroke_width=number(0.75 + 3 * weight), opacity=number(seen),
+                data_part=f"a{part}"),
+            rect(x + 1, base, STEP - 2, BOX, "weight", fill_opacity=number(0.45 * weight),
                  data_part=f"f{part}"),
-            rect(x + 1, base, STEP - 2, BOX, stroke="orange" if key == query else "muted",
+            rect(x + 1, base, STEP - 2, BOX, stroke=role,
                  stroke_width=number(3 if key == query else 1), data_part=f"b{part}"),
             text(x + STEP / 2, base + 18, token),
             text(x + STEP / 2, base + BOX + 17, f"{100 * weight:.0f}" if seen else " ",
@@ -92,29 +94,23 @@ def looking_back(
     if len(guesses) != len(tokens):
         raise ValueError(f"guesses must be {len(tokens)}, one a token; got {len(guesses)}")
     width, bottom = 2 * EDGE + len(tokens) * STEP, len(tables) * ROOM
-    frames, labels, rows = [], [], []
-    for query, token in enumerate(tokens):
+
+    def draw(query: int) -> Frame:
         body = [
             _layer(index, name, table, query, tokens, index * ROOM)
             for index, (name, table) in enumerate(tables.items())
         ]
-        body.append(text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
-                         font_weight="600", data_part="note"))  # fmt: skip
-        frames.append(
-            "".join(body) + axis_title(4, bottom + 40, "weights in percent", text_anchor="start")
-        )
+        body += [
+            text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
+                 font_weight="600", data_part="note"),
+            axis_title(4, bottom + 40, "weights in percent", text_anchor="start"),
+        ]  # fmt: skip
         said = [_words(name, table, query, tokens) for name, table in tables.items()]
-        labels.append(f"token {query}, {token}, guess: {guesses[query]}.\n{'; '.join(said)}.")
-        rows.append(
-            [f"{query}: {token}", *(words.split(": ", 1)[1] for words in said), guesses[query]]
-        )
+        words = f"token {query}, {tokens[query]}, guess: {guesses[query]}.\n{'; '.join(said)}."
+        looks = (words.split(": ", 1)[1] for words in said)
+        row = (f"{query}: {tokens[query]}", *looks, guesses[query])
+        return Frame("".join(body), words, (row,))
+
     slider = Control("token", "token", tuple(f"{i}: {x}" for i, x in enumerate(tokens)), start)
-    return MovingDrawing.from_frames(
-        frames,
-        max(width, 300),
-        bottom + 48,
-        controls=(slider,),
-        labels=labels,
-        table=[["token", *tables, "guess"], *rows],
-        about=about,
-    )
+    columns = ("token", *tables, "guess")
+    return moving(draw, (slider,), max(width, 300), bottom + 48, columns=columns, about=about)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, rect, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
@@ -62,22 +61,26 @@ def _words(kind: str, size: int, mask: Array) -> tuple[tuple[str, str, str], str
     return (title, total, flagged), f"{told}\nThe keys seen by {each}.", row
 
 
-def _frame(mask: Array, most_keys: int, title: str, total: str, empty: str) -> str:
+def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: str) -> str:
     """Return the drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
-    n_queries, n_keys = mask.shape
+    (n_queries, n_keys), most_keys = mask.shape, len(picks)
     seen = np.pad(mask, ((0, 0), (0, most_keys - n_keys)))
     right, bottom = LEFT + most_keys * CELL + 8, TOP + n_queries * CELL
     body: list[str] = []
     for j in range(most_keys):
         x = LEFT + j * CELL
-        column = [text(x + CELL / 2, TOP - 10, str(j))]
+        rules = "".join(f"M{x:g} {TOP + i * CELL:g}h{CELL:g}" for i in range(n_queries + 1))
+        sides = f"M{x:g} {TOP:g}v{n_queries * CELL:g}m{CELL:g} 0v-{n_queries * CELL:g}"
+        column = [
+            text(x + CELL / 2, TOP - 10, str(j)),
+            tag("path", d=rules + sides, stroke="muted", fill="none"),
+        ]
         for i in range(n_queries):
             y = TOP + i * CELL
             # What is there only where the pair takes part: a colour and a tick.
             tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                        stroke="ink")  # fmt: skip
-            inner = rect(x, y, CELL, CELL, "blue", fill_opacity="0.35") + tick
-            column.append(rect(x, y, CELL, CELL, stroke="muted"))
+            inner = rect(x, y, CELL, CELL, "weight", fill_opacity="0.3") + tick
             column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
         body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
     start: dict[str, Any] = {"text_anchor": "start"}
@@ -93,6 +96,11 @@ def _frame(mask: Array, most_keys: int, title: str, total: str, empty: str) -> s
         text(4, bottom + 26, total, data_part="total", font_size=14, **start),
         text(4, bottom + 46, empty, data_part="empty", font_size=14, **start),
     ]
+    body += [
+        rect(LEFT + j * CELL, TOP, CELL, n_queries * CELL, "ink", fill_opacity="0",
+             class_="attn-hit", data_drag=f"size:{place}", data_part=f"hit-{j}")
+        for j, place in enumerate(picks)
+    ]  # fmt: skip
     return "".join(body)
 
 
@@ -106,33 +114,42 @@ def mask_explorer(
     """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
     One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
-    of a window to the left, or the length of a sequence without its padding. Every mask comes from
-    `attnlib.masks`; `start` is the first frame's (kind, S, size).
+    of a window to the left, or the length of a sequence without its padding. Where the mask has a
+    size, a click on a key sets it: the window of the last query begins there, the sequence ends
+    there or begins there. Every mask comes from `attnlib.masks`; `start` is the first frame's
+    (kind, S, size).
 
     Raises:
         ValueError: when `start` is not among the options, or a length is more than the keys.
     """
-    options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
+    kinds, lengths, reaches = options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
     if any(choice not in choices for choice, choices in zip(start, options, strict=True)):
         raise ValueError(f"start must be one of {options}; got {start}")
-    shown = [
-        (kind, size, KINDS[kind][1](n_queries, keys, size))
-        for kind, keys, size in product(*options)
-    ]
-    lines, labels, rows = zip(*(_words(*one) for one in shown), strict=True)
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",
     )  # fmt: skip
-    return MovingDrawing.from_frames(
-        [_frame(one[2], max(n_keys), *words) for one, words in zip(shown, lines, strict=True)],
-        LEFT + max(n_keys) * CELL + 62,
-        TOP + n_queries * CELL + 56,
-        controls=(
+
+    def draw(*places: int) -> Frame:
+        kind, keys, size = kinds[places[0]], lengths[places[1]], reaches[places[2]]
+        mask = KINDS[kind][1](n_queries, keys, size)
+        words, told, row = _words(kind, size, mask)
+        # What a click on a key sets, where the mask has a size: the keys before it or from it on.
+        first, way = {"window": (n_queries - 1, -1), "causal, left padding": (keys, -1)}.get(
+            kind, (1, 1)
+        )
+        clicks = (first + way * j if "{}" in KINDS[kind][0] else size for j in range(max(n_keys)))
+        picks = [reaches.index(one if one in sizes else size) for one in clicks]
+        return Frame(_elements(mask, picks, *words), told, [row])
+
+    return moving(
+        draw,
+        [
             Control("kind", "mask", options[0], options[0].index(start[0]), kind="choice"),
             Control("n_keys", "keys S", tuple(map(str, n_keys)), options[1].index(start[1])),
-            Control("size", "size", tuple(map(str, sizes)), options[2].index(start[2])),
-        ),
-        labels=labels,
-        table=(header, *dict.fromkeys(rows)),
+            Control("size", "size", tuple(map(str, sizes)), options[2].index(start[2]), pace=1),
+        ],
+        LEFT + max(n_keys) * CELL + 62,
+        TOP + n_queries * CELL + 56,
+        columns=header,
     )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, Drawing, text
-from attnbook.figures.grid import as_matrix, cells, heatmap_elements
+from attnbook.figures.drawing import WIDEST, Drawing, line, text
+from attnbook.figures.grid import cells, heatmap_elements
 from attnbook.figures.labels import decimal
+from attnbook.figures.products import HIGH, LETTER, Matrix, Names, named, product, title
 
-LINE = 34.0
+Part = str | tuple[str, ArrayLike] | tuple[str, ArrayLike, Names, Names]
 
 
 def heatmap(
@@ -24,75 +25,106 @@ def heatmap(
     column_title: str = "key j answers",
     limit: float | None = None,
     digits: int = 2,
+    forbidden: ArrayLike | None = None,
 ) -> Drawing:
     """Return a drawing of one matrix, each entry printed and coloured by its size.
 
-    Blue is positive, orange negative, grey not finite, and the deepest colour stands for `limit`:
-    the largest absolute entry unless given (1 for weights). The sign is printed too, so colour
-    carries nothing alone. The alt text reads the matrix row by row.
+    Numbers above and below zero have the colours of the signs, weights are violet, what is not
+    finite is grey, and the deepest colour stands for `limit`: the largest absolute entry unless
+    given (1 for weights). The sign is printed too, so colour carries nothing alone. A `forbidden`
+    entry has a cross in place of its number. The alt text reads the matrix row by row.
 
     Shapes:
-        values (L, S), rows L labels, columns S labels.
+        values (L, S), rows L labels, columns S labels, forbidden (L, S) or None.
 
     Raises:
         ValueError: for anything but a non-empty matrix, or a wrong number of labels.
     """
     titles = (row_title, column_title)
-    elements = heatmap_elements(values, name, rows, columns, titles, limit, digits)
+    elements = heatmap_elements(
+        values, name, rows, columns, titles, limit, digits, forbidden=forbidden
+    )
     return Drawing.from_elements(*elements)
 
 
-def matrix_equation(*parts: str | tuple[str, ArrayLike], digits: int = 1) -> Drawing:
-    """Return a drawing of matrices in one line with signs between them, as in X W_Q = Q.
+def matrix_equation(*parts: Part, digits: int = 1, start: tuple[int, int] = (0, 0)) -> Drawing:
+    """Return a drawing of matrices with signs between them, as in X · W_Q = Q.
 
-    A part is a sign (a string) or a pair (name, matrix). Each matrix has its name above and its
-    shape below it, so that the inner dimensions can be seen to agree. What would be too wide for a
-    phone goes on in a second line, from the last sign on.
+    A part is a sign (a string) or a matrix with its name: (name, matrix), or (name, matrix, rows,
+    columns) with the names of its rows and columns; columns may be named in groups, as
+    {"mark": 3, "address": 8}. Q, K, V, A and O have their colours, others those of the signs.
 
-    >>> matrix_equation(("a", [[1.0]]), "=", ("b", [[1.0]])).alt
-    'a (1 by 1: 1.0) = b (1 by 1: 1.0)'
+    A product of two matrices moves: it shows of each entry its row, its column and its sum, and
+    opens on the entry (row, column) of `start`. Others stand still in one line, each matrix with
+    its name above it. What would be too wide for a phone goes on in a second line, from the last
+    sign on.
+
+    >>> matrix_equation(("a", [[1.0]]), "≠", ("b", [[2.0]])).alt
+    'a (1 by 1: 1.0) ≠ b (1 by 1: 2.0)'
 
     Raises:
-        ValueError: when a part is neither, or a matrix is empty.
+        ValueError: when a part is neither, a matrix is empty, a name is missing, or the result is
+            not the product.
     """
-    tables: list[tuple[str, Array] | str] = []
-    for part in parts:
-        tables.append(part if isinstance(part, str) else (part[0], as_matrix(part[1])))
+    tables = [part if isinstance(part, str) else named(*part) for part in parts]
+    match tables:
+        case [Matrix() as first, "·", Matrix() as second, "=", Matrix() as result]:
+            return product(first, second, result, digits, start)
     matrices = [part for part in tables if not isinstance(part, str)]
     if not matrices:
         raise ValueError(f"parts must hold at least one (name, matrix) pair; got {parts!r}")
-    limit = max(float(np.max(np.abs(table))) for _, table in matrices)
-    longest = max(len(decimal(value, digits)) for _, table in matrices for value in table.flat)
-    cell = max(LINE, 8 + 7.6 * longest)
+    limit = max(float(np.max(np.abs(matrix.table))) for matrix in matrices)
+    longest = max(len(decimal(v, digits)) for matrix in matrices for v in matrix.table.flat)
+    single = [name for m in matrices for name, count in m.columns or () if count == 1]
+    titles = [(8 * len(m.name + m.shape) - 16) / m.table.shape[1] for m in matrices]
+    cell = max(30.0, 8 + LETTER * longest, 5 + LETTER * max(map(len, single), default=0), *titles)
     lines = [tables]
-    if sum(_width(part, cell) for part in tables) + 16 > WIDEST:
+    if sum(_rooms(tables, cell)) + 20 > WIDEST:
         last = max((i for i, part in enumerate(tables) if isinstance(part, str)), default=0)
-        lines = [line for line in (tables[:last], tables[last:]) if line]
-    body: list[str] = []
-    words: list[str] = []
-    top = wide = 0.0
-    for line in lines:
-        tallest = max(1 if isinstance(part, str) else len(part[1]) for part in line) * LINE
-        top, x = top + 34, 8.0
-        for part in line:
-            middle = x + _width(part, cell) / 2
+        lines = [some for some in (tables[:last], tables[last:]) if some]
+    body, top, wide = "", 0.0, 0.0
+    for some in lines:
+        here = [part for part in some if not isinstance(part, str)]
+        tallest = max((len(matrix.table) for matrix in here), default=1) * HIGH
+        head = 36 if any(matrix.columns for matrix in here) else 11
+        top, x = top + head + 22, 8.0
+        for part, room in zip(some, _rooms(some, cell), strict=True):
             if isinstance(part, str):
-                body.append(text(middle, top + tallest / 2 + 7, part, font_size=20))
-                words.append(part)
+                body += text(x + room / 2, top + tallest / 2 + 7, part, font_size=20)
             else:
-                name, table = part
-                n_rows, n_columns = table.shape
-                y = top + (tallest - n_rows * LINE) / 2
-                body.append(cells(table, x, y, limit, digits, cell, LINE))
-                body.append(text(middle, y - 11, name, font_weight="600"))
-                shape = f"{n_rows} × {n_columns}"
-                body.append(text(middle, y + n_rows * LINE + 19, shape, fill="muted"))
-                numbers = "; ".join(", ".join(decimal(v, digits) for v in row) for row in table)
-                words.append(f"{name} ({n_rows} by {n_columns}: {numbers})")
-            x += _width(part, cell)
-        top, wide = top + tallest + 30, max(wide, x + 8)
-    return Drawing.from_elements("".join(body), wide, top, " ".join(words))
+                y = top + (tallest - len(part.table) * HIGH) / 2
+                left = x + room - part.table.shape[1] * cell
+                body += cells(part.table, left, y, limit, digits, cell, HIGH, part.meaning())
+                body += title((left + x + room) / 2, y - head, part)
+                body += _names(part, left, y, cell, of_rows=left > x + 1)
+            x += room
+        top, wide = top + tallest + 10, max(wide, x + 12)
+    words = [part if isinstance(part, str) else part.words(digits) for part in tables]
+    return Drawing.from_elements(body, wide, top, " ".join(words))
 
 
-def _width(part: tuple[str, Array] | str, cell: float) -> float:
-    return 28.0 if isinstance(part, str) else part[1].shape[1] * cell
+def _names(matrix: Matrix, left: float, top: float, cell: float, *, of_rows: bool) -> str:
+    """Return what names the columns of a matrix, with a line under a group, and its rows."""
+    body = ""
+    for i, name in enumerate(matrix.rows or () if of_rows else ()):
+        body += text(left - 8, top + (i + 0.5) * HIGH + 4.5, name, text_anchor="end")
+    for name, count in matrix.columns or ():
+        if count > 1:
+            body += line(left + 2, top - 4, left + count * cell - 2, top - 4, "muted")
+        body += text(left + count * cell / 2, top - 10, name, fill="muted")
+        left += count * cell
+    return body
+
+
+def _rooms(parts: Sequence[Matrix | str], cell: float) -> list[float]:
+    """Return the width of each part; names of rows stand only before the first that has them."""
+    rooms, before = [], None
+    for part in parts:
+        if isinstance(part, str):
+            rooms.append(28.0)
+        else:
+            names = part.rows if part.rows != before else None
+            room = 8 + LETTER * max(map(len, names)) if names else 0.0
+            rooms.append(room + part.table.shape[1] * cell)
+            before = part.rows
+    return rooms

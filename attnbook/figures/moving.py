@@ -1,25 +1,29 @@
 """Figures that move: an SVG, the frames as JSON beside it, one script and one stylesheet.
 
-Each frame is drawn in Python as if it were the only one, before the page is opened. A comparison
-of the finished frames finds what changes from one to another, and the script only copies these
-values of the chosen frame into the SVG. Without scripts the first frame and the table remain.
+`moving(draw, controls, …)` calls `draw` for every choice of the controls. Each frame is drawn in
+Python as if it were the only one. A comparison of the finished frames finds what changes from one
+to another; the script takes these values from frame to frame, and numbers go there in a quarter of
+a second. Without scripts the frame that the controls start with and the table remain.
 
 To those who hear the page, a slider tells its value, and a line that is not seen tells what the
-move has changed: the first line of the frame's label. The whole label is the drawing's name.
+move has changed: the first line of the frame's words. All of them are the drawing's name.
 """
 
 from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import chain, product
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from attnbook.figures.drawing import Drawing, colour
+from attnbook.figures.drawing import Drawing, colour, rect
+
+FIRST = ord("]")  # the first of 33 characters that JSON and a page need not escape
 
 
 def script() -> str:
@@ -64,15 +68,46 @@ def changes(frames: Sequence[str]) -> dict[str, dict[str, Sequence[str]]]:
     return parts
 
 
+def packed(values: Sequence[str]) -> Sequence[Sequence[str]] | Sequence[str]:
+    """Return the values as those that differ, and one character a frame that says which.
+
+    Where that is not shorter, or the characters do not suffice, the values stay as they are.
+
+    >>> packed(["from here", "to there", "from here"]), packed("010")
+    ((['from here', 'to there'], ']^]'), '010')
+    """
+    kinds = list(dict.fromkeys(values))
+    if isinstance(values, str) or not len(kinds) < min(len(values), 33):
+        return values
+    return kinds, "".join(chr(FIRST + kinds.index(value)) for value in values)
+
+
+class Frame(NamedTuple):
+    """One frame: its finished elements, its words, and its rows of the table below the drawing.
+
+    The first line of the words is told when a control has moved; a second may have the rest.
+    """
+
+    elements: str
+    words: str
+    rows: Sequence[Sequence[str]] = ()
+
+
 @dataclass(frozen=True)
 class Control:
-    """A slider, or a list to choose from: its label, its options as shown, and where it starts."""
+    """A slider, or a list to choose from: its label, its options as shown, and where it starts.
+
+    A slider whose options are steps of one story has a button that plays them, `pace` seconds each;
+    with `once` it plays by itself when the reader first sees the drawing.
+    """
 
     name: str
     label: str
     options: tuple[str, ...]
     start: int = 0
     kind: Literal["slider", "choice"] = "slider"
+    pace: float | None = None
+    once: bool = False
 
     def html(self) -> str:
         """Return the label with its native input, which brings the keyboard along."""
@@ -83,16 +118,37 @@ class Control:
                 f"{escape(option)}</option>"
                 for index, option in enumerate(self.options)
             )
-            return f'{words}<select name="{self.name}">{options}</select></label>'
-        shown = escape(self.options[self.start])
-        # Room for the longest option, so that the slider does not change its length under the hand.
-        room = f"min-width:{max(map(len, self.options))}ch"
+            inner = f'{words}<select name="{self.name}">{options}</select></label>'
+        else:
+            shown = escape(self.options[self.start])
+            # Room for the longest option, so that the slider keeps its length under the hand.
+            room = f"min-width:{max(map(len, self.options))}ch"
+            inner = (
+                f'{words}<input type="range" name="{self.name}" min="0" '
+                f'max="{len(self.options) - 1}" step="1" value="{self.start}" '
+                f'aria-valuetext="{shown}"><output aria-live="off" style="{room}">{shown}</output>'
+                "</label>"
+            )
+        return f'<div class="attn-control">{self._button()}{inner}</div>'
+
+    def _button(self) -> str:
+        if self.pace is None:
+            return ""
+        once = " data-once" * self.once
         return (
-            f'{words}<input type="range" name="{self.name}" min="0" '
-            f'max="{len(self.options) - 1}" step="1" value="{self.start}" '
-            f'aria-valuetext="{shown}"><output aria-live="off" style="{room}">{shown}</output>'
-            "</label>"
+            f'<button type="button" value="{self.name}" data-pace="{1000 * self.pace:g}"{once} '
+            f'aria-label="play: {escape(self.label)}">▶\ufe0e</button>'
         )
+
+
+def hit(x: float, y: float, width: float, height: float, choice: str, *, drag: bool = False) -> str:
+    """Return an unseen rectangle that sets controls: "control:place", several with a space between.
+
+    It does so when it is clicked, or, to `drag`, while the pointer is drawn over it. What it does
+    can be done with the controls below the drawing too, so it is no stop for the keyboard.
+    """
+    way = "data_drag" if drag else "data_pick"
+    return rect(x, y, width, height, "ink", fill_opacity="0", class_="attn-hit", **{way: choice})
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,10 +157,9 @@ class MovingDrawing(Drawing):
 
     `parts` is what changes, as `changes` finds it: the `data-part` name of an SVG element, then an
     attribute's name or "text", then one value a frame.
-    `labels` are the words for each frame: a line that is told when a control has moved there, and
-    perhaps a second with the rest. The SVG's label, which follows the controls, is both. `table` (a
-    header row, then rows) holds all values for those who see or hear no picture. `about` tells the
-    table from that of another figure on the same page.
+    `labels` are the words of each frame, which the SVG's label follows. `table` (a header row, then
+    rows) holds all values for those who see or hear no picture. `about` tells the table from that
+    of another figure on the same page.
 
     Raises:
         ValueError: when a sequence does not have one value a frame.
@@ -125,29 +180,6 @@ class MovingDrawing(Drawing):
         for name, length in lengths.items():
             if length != n_frames:
                 raise ValueError(f"{name} must have {n_frames} values, one a frame; got {length}")
-
-    @classmethod
-    def from_frames(
-        cls,
-        frames: Sequence[str],
-        width: float,
-        height: float,
-        *,
-        controls: tuple[Control, ...],
-        labels: Sequence[str],
-        table: Sequence[Sequence[str]],
-        about: str = "the figure",
-    ) -> MovingDrawing:
-        """Return the moving drawing of these frames: finished elements, in a box of width × height.
-
-        An element that changes needs a `data-part` name, and is there in every frame.
-        """
-        first = 0
-        for control in controls:
-            first = first * len(control.options) + control.start
-        still = Drawing.from_elements(frames[first], width, height, one_line(labels[first]))
-        rows = tuple(tuple(row) for row in table)
-        return cls(still.svg, still.alt, controls, changes(frames), tuple(labels), rows, about)
 
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)
@@ -174,14 +206,48 @@ class MovingDrawing(Drawing):
         data = {
             "options": {control.name: list(control.options) for control in self.controls},
             "labels": list(self.labels),
-            "parts": {name: dict(attributes) for name, attributes in self.parts.items()},
+            "parts": {
+                name: {key: packed(values) for key, values in attributes.items()}
+                for name, attributes in self.parts.items()
+            },
         }
         # "<" would let a label close the script element.
         stored = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return (
-            f'<figure class="attn-figure attn-moving" style="background:{colour("paper")}">'
+            f'<div class="attn-figure attn-moving" style="background:{colour("paper")}">'
             f"{self.svg}{self._controls()}{self._table()}"
             f'<script type="application/json">{stored}</script>'
             f'<style class="attn-moving-style">{stylesheet()}</style>'
-            f'<script class="attn-moving-script">{script()}</script></figure>'
+            f'<script class="attn-moving-script">{script()}</script></div>'
         )
+
+
+def moving(
+    draw: Callable[..., Frame],
+    controls: Iterable[Control],
+    width: float,
+    height: float,
+    *,
+    columns: Sequence[str],
+    about: str = "the figure",
+) -> MovingDrawing:
+    """Return the moving drawing whose frames are `draw(*places)`, in a box of width × height.
+
+    There is one place a control, the index of its option; the last control changes fastest. An
+    element that changes needs a `data-part` name, and is there in every frame. The table has these
+    columns and the rows of all frames, each row once.
+    """
+    controls = tuple(controls)
+    sizes = [len(control.options) for control in controls]
+    frames = [draw(*places) for places in product(*map(range, sizes))]
+    first = 0
+    for control, size in zip(controls, sizes, strict=True):
+        first = first * size + control.start
+    chosen = frames[first]
+    still = Drawing.from_elements(chosen.elements, width, height, one_line(chosen.words))
+    rows = dict.fromkeys(tuple(row) for row in chain(*(frame.rows for frame in frames)))
+    labels = tuple(frame.words for frame in frames)
+    parts = changes([frame.elements for frame in frames])
+    return MovingDrawing(
+        still.svg, still.alt, controls, parts, labels, (tuple(columns), *rows), about
+    )

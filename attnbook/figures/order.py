@@ -1,90 +1,214 @@
-"""The drawings of chapter 09: a large table as squares, and a query and a key that turn."""
+"""The drawings of chapter 09: positions as clock hands, and a query and a key that turn."""
 
 from __future__ import annotations
 
 from cmath import phase
 from collections.abc import Sequence
-from itertools import product
-from math import cos, degrees, sin
+from math import cos, degrees, pi, sin
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, Drawing, axis_title, line, number, rect, tag, text
-from attnbook.figures.grid import as_matrix
+from attnbook.figures.drawing import WIDEST, Array, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
-from attnbook.figures.vectors import axes_of_plane, name_at_tip, turning_arrow
-from attnlib.positions import rotary
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.vectors import axes_of_plane, past_tip, turning_arrow
+from attnlib.positions import rotary, sinusoidal
 
-CELL = 18.0
+START: dict[str, Any] = {"text_anchor": "start"}
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+# The clocks: their left and right end, radius and centre; below the waves, a row a position.
+MARGIN, RIGHT, RADIUS, CLOCK = 46.0, 446.0, 21.0, 143.0
+WAVES, ROW, BEHIND = 177.0, 8.0, 3
+
+Clock = tuple[float, float]  # where its middle is, from the left, and its speed
 
 
-def _square(x: float, y: float, value: float, *, outlined: bool) -> str:
-    """Return the path of a square about (x, y) whose area is to its cell's as |value| is to 1."""
-    side = 0.86 * CELL * abs(value) ** 0.5
-    side -= min(1.4, side) if outlined else 0.0  # the outline adds its width
-    corner = f"M{number(x - side / 2)} {number(y - side / 2)}"
-    return f"{corner}h{number(side)}v{number(side)}h{number(-side)}z"
+def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawing:
+    """Return a moving figure: the sinusoids of a position as clock hands, one for each pair.
 
+    One slider moves the position. Each hand turns with it, and a thin one follows three positions
+    behind, always by the same angle. The waves below hold the sines at all positions, and the
+    numbers are those of the present one: the sine to the right, the cosine upwards.
 
-def squares(values: ArrayLike, *, name: str, rows: str, columns: str) -> Drawing:
-    """Return a drawing of a matrix with entries between -1 and 1, each entry a square of that area.
-
-    Positive entries are filled and blue, negative ones outlined and orange, so that the sign can
-    be seen without colour. Rows and columns are counted from 0; `rows` and `columns` say of what.
-
-    Shapes:
-        values (any, any).
+    Args:
+        n_positions: how many positions there are, from 0.
+        n_entries: how many entries the vector of a position has, two for each hand.
+        start: the first position.
 
     Raises:
-        ValueError: for anything but a non-empty matrix with entries from -1 to 1.
+        ValueError: for anything but 2, 4, … or 16 entries, or 4 to 24 positions, or a start that
+            is not among them.
     """
-    table = as_matrix(values)
-    if not np.all(np.abs(table) <= 1.0):
-        raise ValueError(f"entries must lie between -1 and 1; got up to {np.max(np.abs(table)):g}")
-    n_rows, n_columns = table.shape
-    left, top = 52.0, 46.0
-    width, height = n_columns * CELL, n_rows * CELL
-    filled: list[str] = []
-    outlined: list[str] = []
-    for (row, column), entry in np.ndenumerate(table):
-        value = float(entry)
-        if abs(value) >= 0.005:  # a smaller one could not be seen
-            x, y = left + (column + 0.5) * CELL, top + (row + 0.5) * CELL
-            paths = filled if value > 0 else outlined
-            paths.append(_square(x, y, value, outlined=value < 0))
-    body = [rect(left, top, width, height, stroke="grid")]
-    for step in range(0, n_columns, 4):
-        body.append(text(left + (step + 0.5) * CELL, top - 8, str(step)))
-    for step in range(0, n_rows, 4):
-        y = top + (step + 0.5) * CELL + 4.5
-        body.append(text(left - 8, y, str(step), text_anchor="end"))
-    body.append(axis_title(left + width / 2, 16, f"{name}: {columns}"))
-    body.append(axis_title(14, top + height / 2, rows, upright=True))
-    key_y = top + height + 24
-    for place, value in enumerate((-1.0, -0.5, -0.1, 0.1, 0.5, 1.0)):
-        x = left + 12 + 58 * place
-        paths = filled if value > 0 else outlined
-        paths.append(_square(x, key_y, value, outlined=value < 0))
-        body.append(text(x + 14, key_y + 4.5, f"{value:g}".replace("-", "−"), text_anchor="start"))
-    body.append(tag("path", d="".join(filled), fill="blue"))
-    body.append(tag("path", d="".join(outlined), fill="none", stroke="orange", stroke_width=1.4))
-    turns = [int(np.sum(np.diff(np.signbit(column)))) for column in table.T]
-    alt = (
-        f"{name}, {n_rows} by {n_columns}; rows: {rows}, columns: {columns}; entries from "
-        f"{table.min():.2f} to {table.max():.2f} as squares, filled where positive. "
-        f"Changes of sign down each column: {', '.join(map(str, turns))}."
-    ).replace("-", "−")
-    return Drawing.from_elements(
-        "".join(body), left + max(width, 356.0) + 14, top + height + 44, alt
+    if n_entries not in range(2, 17, 2):
+        raise ValueError(f"n_entries must be even and from 2 to 16; got {n_entries}")
+    if not 4 <= n_positions <= 24:
+        raise ValueError(f"n_positions must be from 4 to 24; got {n_positions}")
+    if not 0 <= start < n_positions:
+        raise ValueError(f"start must be a position from 0 to {n_positions - 1}; got {start}")
+    table = sinusoidal(n_positions, n_entries)
+    speeds = [float(10000 ** (-2 * c / n_entries)) for c in range(n_entries // 2)]
+    column = (RIGHT - MARGIN) / len(speeds)
+    clocks = [(MARGIN + column * (c + 0.5), speed) for c, speed in enumerate(speeds)]
+    foot = WAVES + ROW * n_positions
+    still = _faces(clocks, n_positions) + _waves(clocks, n_positions)
+
+    def draw(t: int) -> Frame:
+        turned = [f"{degrees(speed * t):,.0f}°" for speed in speeds]
+        words = f"Position {t}: the hands have turned {', '.join(turned)}."
+        title, note = "Each hand turns at its own speed", f"Position {t}"
+        if t >= BEHIND:
+            title = f"{BEHIND} positions apart: the same angles, at all positions"
+            names = [f"z{place}".translate(SUBSCRIPTS) for place in (t, t - BEHIND)]
+            note += f", and {t - BEHIND} (thin): {' · '.join(names)} = "
+            note += (
+                f"{decimal(float(table[t] @ table[t - BEHIND]))}, as for all pairs {BEHIND} apart"
+            )
+        body = [
+            text(4, 16, title, data_part="title", font_size=15, font_weight="600", **START),
+            text(4, 37, note, data_part="product", **START),
+            still,
+            rect(MARGIN - 1, WAVES + ROW * t, RIGHT - MARGIN + 2, ROW * (n_positions - t),
+                 "paper", fill_opacity="0.7", data_part="to-come"),
+            *(text(MARGIN - 12, WAVES + ROW * place + 4.5, str(place), fill="muted",
+                   opacity=float(min(abs(t - place), abs(t - BEHIND - place)) > 2),
+                   text_anchor="end", data_part=f"at-{place}")
+              for place in range(0, n_positions, 4)),
+            _before(table[max(t - BEHIND, 0)], clocks, t), _hands(table[t], clocks, t),
+            _row(table[t], clocks, t, foot),
+        ]  # fmt: skip
+        strips = (
+            tag("rect", x=0, y=WAVES + ROW * (place - 0.5), width=RIGHT, height=ROW,
+                data_drag=f"t:{place}", class_="attn-hit")
+            for place in range(n_positions)
+        )  # fmt: skip
+        body.append(tag("g", "".join(strips), fill="ink", fill_opacity="0"))
+        return Frame("".join(body), words, [(str(t), *map(decimal, table[t]))])
+
+    return moving(
+        draw,
+        [Control("t", "position t", tuple(map(str, range(n_positions))), start, pace=0.6)],
+        WIDEST,
+        foot + 46,
+        columns=("position", *(f"entry {entry}" for entry in range(n_entries))),
+        about="the clock hands",
     )
 
 
-# The moving figure: the strip of positions, the plane with its words, the scores by offset.
+def _faces(clocks: Sequence[Clock], n_positions: int) -> str:
+    """Return what of the clocks stays: their faces, and how many positions a turn takes."""
+    slow = f"slow hands hardly move in {n_positions}"
+    body = [
+        axis_title(4, 59, "positions in one turn:", **START),
+        axis_title(RIGHT, 59, slow, text_anchor="end"),
+    ]
+    for x, speed in clocks:
+        turn = 2 * pi / speed
+        shown = f"{turn:,.0f}" if turn > 10 else f"{turn:.1f}"
+        body.append(text(x, 76, shown))
+        body.append(tag("circle", cx=x, cy=CLOCK, r=RADIUS, fill="none", stroke="muted"))
+        body.append(line(x, CLOCK - RADIUS, x, CLOCK - RADIUS + 5, "muted"))
+    return "".join(body)
+
+
+def _waves(clocks: Sequence[Clock], n_positions: int) -> str:
+    """Return the sines of all positions, which go down the page."""
+    body, last = [], n_positions - 1
+    for x, speed in clocks:
+        body.append(line(x, WAVES, x, WAVES + ROW * last, "grid"))
+        n_steps = last * max(1, round(6 * speed))
+        places = [last * step / n_steps for step in range(n_steps + 1)]
+        points = [(x + RADIUS * sin(speed * t), WAVES + ROW * t) for t in places]
+        drawn = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in points)
+        body.append(tag("polyline", points=drawn, fill="none", stroke="plus", stroke_width=2))
+    return "".join(body)
+
+
+def _before(entries: Array, clocks: Sequence[Clock], t: int) -> str:
+    """Return the row three positions before, with its dots, and the angles to it, which stay."""
+    there, place = float(t >= BEHIND), max(t - BEHIND, 0)
+    row = [
+        line(MARGIN - 6, 0, RIGHT, 0, "muted", "4 3"),
+        rect(MARGIN - 36, -8, 30, 16, "paper", rx=8, stroke="muted"),
+        text(MARGIN - 21, 4.5, str(place), fill="muted", data_part="there"),
+    ]
+    angles = [axis_title(4, 97, f"angle between the hands, {BEHIND} positions apart:", **START)]
+    for clock, (x, speed) in enumerate(clocks):
+        at = round(x + RADIUS * float(entries[2 * clock]), 1)
+        row.append(tag("circle", cx=at, r=3, fill="paper", stroke="muted", stroke_width=1.5,
+                       data_part=f"dot-before-{clock}"))  # fmt: skip
+        angle = degrees(speed * BEHIND)
+        shown = f"{angle:.0f}°" if angle > 10 else f"{angle:.2g}°"
+        angles.append(text(x, 114, shown))
+    moved = f"translate(0 {number(WAVES + ROW * place)})"
+    return tag("g", "".join(row), transform=moved, opacity=there, data_part="row-before") + tag(
+        "g", "".join(angles), opacity=there, data_part="angles"
+    )
+
+
+def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
+    """Return the hands, thin ones behind them, and their coordinates; a line goes down to the row.
+
+    What is turned does not change its shape: the thin hand is always behind by the same angle.
+    """
+    body = []
+    for clock, (middle, speed) in enumerate(clocks):
+        x, y = (round(RADIUS * float(entry), 1) for entry in entries[2 * clock : 2 * clock + 2])
+        angle = -speed * BEHIND
+        tip = f"{number(round(RADIUS * sin(angle), 1))} {number(round(-RADIUS * cos(angle), 1))}"
+        reach = number(RADIUS)
+        sector = f"M0 0L{tip}A{reach} {reach} 0 0 1 0 -{reach}z"
+        thin = tag("path", d=sector, fill_opacity=0.25)
+        thin += tag("path", d=f"M0 0L{tip}", stroke="muted", stroke_width=1.5)
+        end_x, end_y = tip.split()
+        thin += tag("circle", cx=end_x, cy=end_y, r=3, fill="paper", stroke="muted",
+                    stroke_width=1.5)  # fmt: skip
+        hand = [tag("g", thin, opacity=float(t >= BEHIND), data_part=f"before-{clock}")]
+        hand.append(tag("path", d=f"M0 0V{number(-RADIUS)}", stroke="ink", stroke_width=2.5))
+        hand.append(tag("circle", cy=-RADIUS, r=3.5))
+        legs = [
+            tag("path", d=f"M0 0V{number(-y)}", stroke="minus", data_part=f"cos-{clock}"),
+            tag("path", d=f"M0 {number(-y)}H{number(x)}", stroke="plus", data_part=f"sin-{clock}"),
+        ]
+        down = f"M{number(x)} {number(-y)}V{number(WAVES + ROW * t - CLOCK)}"
+        body.append(tag(
+            "g",
+            tag("path", d=down, stroke="plus", stroke_dasharray="1 3", data_part=f"down-{clock}")
+            + tag("g", "".join(legs), stroke_width=4)
+            + tag("g", "".join(hand), fill="ink", data_part=f"hand-{clock}",
+                  transform=f"rotate({degrees(speed * t):.1f})"),
+            transform=f"translate({number(middle)} {number(CLOCK)})",
+        ))  # fmt: skip
+    return "".join(body)
+
+
+def _row(entries: Array, clocks: Sequence[Clock], t: int, foot: float) -> str:
+    """Return the present row: a dot on each wave, and below the numbers of the table."""
+    row = [
+        line(MARGIN - 6, 0, RIGHT, 0, "ink"),
+        rect(MARGIN - 36, -9, 30, 18, "ink", rx=9),
+        text(MARGIN - 21, 4.5, str(t), fill="paper", font_weight="600", data_part="here"),
+    ]
+    numbers = [
+        text(MARGIN - 10, foot + 18 + 18 * kind, name, fill=fill, text_anchor="end")
+        for kind, (name, fill) in enumerate((("sin", "plus"), ("cos", "minus")))
+    ]
+    for place, entry in enumerate(map(float, entries)):
+        x, y = clocks[place // 2][0], foot + 18 + 18 * (place % 2)
+        numbers.append(text(x, y, decimal(entry), data_part=f"entry-{place}"))
+        if place % 2 == 0:
+            row.append(tag("circle", cx=round(x + RADIUS * entry, 1), r=4, fill="plus",
+                           stroke="paper", data_part=f"dot-{place // 2}"))  # fmt: skip
+    moved = f"translate(0 {number(WAVES + ROW * t)})"
+    return tag("g", "".join(row), transform=moved, data_part="row") + "".join(numbers)
+
+
+# The turned pair: the strip of positions, the plane with its words, the scores by offset.
 WIDTH, BOX, LEFT = 440.0, 34.0, 16.0
-CENTRE, SPAN, WORDS = (104.0, 186.0), 80.0, 214.0
-ZERO, TALL, STEP = 366.0, 46.0, 66.0
+CENTRE, SPAN, WORDS = (104.0, 164.0), 68.0, 208.0
+ZERO, TALL, STEP = 322.0, 40.0, 66.0
 
 
 def rotary_offset(
@@ -130,24 +254,26 @@ def rotary_offset(
         raise ValueError(f"start must be a position and an offset of the figure; got {start}")
     offsets = range(1, n_offsets + 1)
     scores = [float(_turned(q, offset) @ k) for offset in offsets]
-    frames, told = [], []
-    for u, offset in product(range(n_places), offsets):
+
+    def draw(u: int, index: int) -> Frame:
+        offset = index + 1
         t = u + offset
-        vectors = _turned(q, t), _turned(k, u)
-        frames.append(_rotary_frame(vectors, (t, u), scores, names, n_places + n_offsets))
-        place = f"{names[1]} at {u}, {names[0]} at {t}: offset {offset}"
-        told.append(f"{place}, score {decimal(float(vectors[0] @ vectors[1]))}.")
-    rows = [(str(offset), decimal(score)) for offset, score in zip(offsets, scores, strict=True)]
-    return MovingDrawing.from_frames(
-        frames,
+        score = decimal(float(_turned(q, t) @ _turned(k, u)))
+        body = _strip((t, u), names, n_places, n_places + n_offsets)
+        body += _turning((q, k), (t, u), names, score) + _score_bars(scores, offset)
+        words = f"{names[1]} at {u}, {names[0]} at {t}: offset {offset}, score {score}."
+        return Frame(body, words, [(str(offset), decimal(scores[index]))])
+
+    return moving(
+        draw,
+        [
+            Control("place", f"{names[1]} at", tuple(map(str, range(n_places))), start[0], pace=1),
+            Control("offset", "offset", tuple(map(str, offsets)), start[1] - 1, pace=1),
+        ],
         WIDTH,
-        ZERO + TALL + 62,
-        controls=(
-            Control("place", f"{names[1]} at position", tuple(map(str, range(n_places))), start[0]),
-            Control("offset", "offset", tuple(map(str, offsets)), start[1] - 1),
-        ),
-        labels=told,
-        table=(("offset", "score, at every position"), *rows),
+        ZERO + TALL + 56,
+        columns=("offset", "score, at every position"),
+        about="the turned query and key",
     )
 
 
@@ -157,47 +283,68 @@ def _turned(vector: Array, position: int) -> Array:
     return turned
 
 
-def _rotary_frame(
-    vectors: tuple[Array, Array],
-    places: tuple[int, int],
-    scores: Sequence[float],
-    names: tuple[str, str],
-    n_boxes: int,
-) -> str:
-    """Return the drawing of one position of the key and one of the query."""
-    (q, k), (t, u) = vectors, places
-    offset = t - u
+def _strip(places: tuple[int, int], names: tuple[str, str], n_places: int, n_boxes: int) -> str:
+    """Return the strip of positions with both tokens on it; the key's can be dragged."""
+    t, u = places
     body = [
-        text(8, 20, f"{names[1]} at {u}, {names[0]} at {t}: offset {offset}", text_anchor="start",
-             font_weight="600", font_size=15, data_part="title"),
+        text(8, 20, f"{names[1]} at {u}, {names[0]} at {t}: offset {t - u}", font_weight="600",
+             font_size=15, data_part="title", **START),
     ]  # fmt: skip
     for box in range(n_boxes):
         x = LEFT + BOX * box
         body.append(rect(x, 34, BOX, 24, stroke="grid"))
         body.append(text(x + BOX / 2, 74, str(box), fill="muted"))
-    for place, name, fill, part in ((t, names[0], "blue", "q"), (u, names[1], "orange", "k")):
-        x = LEFT + BOX * (place + 0.5)
-        body.append(text(x, 51, name, fill=fill, font_weight="600", data_part=f"{part}-word"))
-    longest = float(max(np.hypot(*q), np.hypot(*k)))
-    unit = SPAN / longest
+    for place, name, fill, part in ((t, names[0], "query", "q"), (u, names[1], "key", "k")):
+        look = {
+            "stroke": fill,
+            "stroke_width": 2,
+            "stroke_dasharray": "5 4" if part == "k" else None,
+        }
+        token = rect(2, 36, BOX - 4, 20, "paper", rx=4, **look)
+        token += text(BOX / 2, 51, name, fill=fill, font_weight="600")
+        body.append(tag("g", token, transform=f"translate({number(LEFT + BOX * place)})",
+                        data_part=f"{part}-token"))  # fmt: skip
     body += [
-        axes_of_plane(CENTRE, SPAN + 4),
-        _arc(k, q),
-        turning_arrow(CENTRE, q, unit, "blue", "q"),
-        turning_arrow(CENTRE, k, unit, "orange", "k", "5 4"),
-        name_at_tip(CENTRE, q, unit, "q", "blue"),
-        name_at_tip(CENTRE, k, unit, "k", "orange"),
+        hit(LEFT + BOX * box, 32, BOX, 28, f"place:{box}", drag=True) for box in range(n_places)
     ]
+    return "".join(body)
+
+
+def _turning(
+    vectors: tuple[Array, Array], places: tuple[int, int], names: tuple[str, str], score: str
+) -> str:
+    """Return the plane, where each arrow is turned as a whole, and the words beside it."""
+    (q, k), (t, u) = vectors, places
+    unit = SPAN / float(max(np.hypot(*q), np.hypot(*k)))
+    arrows = _arm(q, unit, t, "query", "q") + _arm(k, unit, u, "key", "k", "5 4", _arc(k, q, t - u))
+    body = [
+        axes_of_plane(CENTRE, SPAN + 4),
+        tag("g", arrows, transform=f"translate({number(CENTRE[0])} {number(CENTRE[1])})"),
+    ]
+    between = round(degrees(abs(_sweep(k, q, t - u))))
     words = [
-        ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "blue", "normal"),
-        ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "orange", "normal"),
-        ("between", f"angle between them {round(_between(q, k))}°", "green", "normal"),
-        ("score", f"score q·k = {decimal(float(q @ k))}", "ink", "600"),
+        ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "query", "normal"),
+        ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "key", "normal"),
+        ("between", f"angle between them {between}°", "ink", "normal"),
+        ("score", f"score q·k = {score}", "ink", "600"),
     ]
     for row, (part, line_of, fill, weight) in enumerate(words):
-        body.append(text(WORDS, 150 + 26 * row, line_of, text_anchor="start", fill=fill,
-                         font_weight=weight, data_part=part))  # fmt: skip
-    return "".join(body) + _score_bars(scores, offset)
+        body.append(text(WORDS, 130 + 24 * row, line_of, fill=fill, font_weight=weight,
+                         data_part=part, **START))  # fmt: skip
+    return "".join(body)
+
+
+def _arm(
+    vector: Array, unit: float, place: int, name: str, part: str, dash: str = "", more: str = ""
+) -> str:
+    """Return an arrow about (0, 0) that is turned for its position; its name stays upright."""
+    angle = f"{degrees(place):.1f}"
+    x, y = past_tip((0.0, 0.0), vector, unit, 10)
+    upright = tag("g", text(0, 4.5, part, fill=name, font_weight="600"),
+                  transform=f"rotate({angle})", data_part=f"{part}-upright")  # fmt: skip
+    arrow = more + turning_arrow((0.0, 0.0), vector, unit, name, part, dash)
+    arrow += tag("g", upright, transform=f"translate({number(x)} {number(y - 4.5)})")
+    return tag("g", arrow, transform=f"rotate(-{angle})", data_part=f"{part}-arm")
 
 
 def _whole(position: int) -> str:
@@ -205,19 +352,19 @@ def _whole(position: int) -> str:
     return f"{degrees(position):.0f}°"
 
 
-def _between(q: Array, k: Array) -> float:
-    """Return the angle between two vectors in degrees, from 0 to 180."""
-    return degrees(abs(phase(complex(*q) * complex(*k).conjugate())))
+def _sweep(k: Array, q: Array, offset: int) -> float:
+    """Return the angle from the key to the query an offset later, the short way round."""
+    return phase(complex(*_turned(q, offset)) * complex(*k).conjugate())
 
 
-def _arc(k: Array, q: Array) -> str:
-    """Return the arc from the key's direction to the query's, the short way round."""
-    begin = phase(complex(*k))
-    sweep = phase(complex(*q) * complex(*k).conjugate())
+def _arc(k: Array, q: Array, offset: int) -> str:
+    """Return the arc from the key's direction, before it is turned, to the query's."""
+    begin, sweep = phase(complex(*k)), _sweep(k, q, offset)
     turns = [begin + sweep * step / 24 for step in range(25)]
-    points = [(CENTRE[0] + 26 * cos(a), CENTRE[1] - 26 * sin(a)) for a in turns]
-    drawn = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in points)
-    return tag("polyline", points=drawn, fill="none", stroke="green", stroke_width=3,
+    drawn = " ".join(
+        f"{number(round(26 * cos(a), 1))},{number(round(-26 * sin(a), 1))}" for a in turns
+    )
+    return tag("polyline", points=drawn, fill="none", stroke="muted", stroke_width=3,
                data_part="arc")  # fmt: skip
 
 
@@ -227,7 +374,7 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
     body = [axis_title(8, ZERO - TALL - 24, "score q·k for each offset", text_anchor="start")]
     for index, score in enumerate(scores):
         x, tall = LEFT + 10 + STEP * index, round(TALL * abs(score) / largest, 1)
-        name = "blue" if score >= 0 else "orange"
+        name = "plus" if score >= 0 else "minus"
         here = index + 1 == offset
         top = ZERO - tall if score >= 0 else ZERO
         body.append(rect(x, top, 44, tall, name if here else "none", stroke=name,
@@ -235,8 +382,9 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
         at = ZERO - tall - 6 if score >= 0 else ZERO + tall + 15
         body.append(text(x + 22, at, decimal(score)))
         weight = "600" if here else "400"
-        body.append(text(x + 22, ZERO + TALL + 36, str(index + 1), fill="muted",
+        body.append(text(x + 22, ZERO + TALL + 32, str(index + 1), fill="muted",
                          font_weight=weight, data_part=f"number-{index}"))  # fmt: skip
+        body.append(hit(x - 11, ZERO - TALL - 18, STEP, 2 * TALL + 56, f"offset:{index}"))
     body.append(line(LEFT, ZERO, WIDTH - LEFT, ZERO, "muted"))
-    body.append(axis_title(WIDTH / 2, ZERO + TALL + 54, "offset"))
+    body.append(axis_title(WIDTH / 2, ZERO + TALL + 49, "offset"))
     return "".join(body)

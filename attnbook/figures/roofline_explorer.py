@@ -7,9 +7,11 @@ from itertools import pairwise
 from math import ceil, floor, inf, log, log10
 
 from attnbook.figures.drawing import axis_title, line, number, tag, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.labels import HALO
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 LEFT, RIGHT, TOP, FOOT, WIDTH, ROW = 62.0, 436.0, 34.0, 234.0, 444.0, 22.0
+LOOKS = "minus", "plus", "muted"
 
 
 def roofline_explorer(
@@ -63,55 +65,69 @@ def roofline_explorer(
         still.append(text(min(across(4.0**power), RIGHT - 16), FOOT + 18, shown))
     still.append(line(LEFT, FOOT, RIGHT, FOOT, "muted"))
     still.append(line(across(balance), up(peak), across(balance), FOOT, "muted", "2 3"))
-    side = text(across(balance) + 6, FOOT - 8, f"balance {balance:.0f}", text_anchor="start",
-                fill="muted")  # fmt: skip
-    still.append(side)
+    for words, away, anchor in (
+        ("← memory limits", -6, "end"), ("products limit →", 6, "start"),
+    ):  # fmt: skip
+        x = across(balance) + away
+        still.append(text(x, FOOT - 8, words, text_anchor=anchor, fill="muted", **HALO))
+    bend = f"bend at {balance:.0f}"
+    still.append(text(across(balance), up(peak) - 8, bend, fill="muted"))
     corners = [(LEFT, up(bandwidth * 4.0**first)), (across(balance), up(peak)), (RIGHT, up(peak))]
     roof = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
     still.append(tag("polyline", points=roof, fill="none", stroke="ink", stroke_width=2))
     middle = (LEFT + RIGHT) / 2
     still.append(axis_title(middle, FOOT + 36, "operations per byte"))
     still.append(axis_title(14, (TOP + FOOT) / 2, "10¹² operations a second", upright=True))
+    about = (
+        f"The roof rises to {peak / 1e12:.0f} · 10¹² operations a second at {balance:.0f} "
+        f"operations per byte, and is flat from there."
+    )
 
-    frames, told, table = [], [], []
-    for frame, block in enumerate(blocks):
+    def draw(place: int) -> Frame:
+        block = f"{blocks[place]:,}"
         body = [
-            text(LEFT, 18, f"blocks of {block:,} queries", text_anchor="start", font_weight="600",
+            text(LEFT, 18, f"blocks of {block} queries", text_anchor="start", font_weight="600",
                  font_size=15, data_part="block"),
         ]  # fmt: skip
-        said, row = [], [f"{block:,}"]
+        said, row = [], [block]
         for index, (name, found) in enumerate(series.items()):
-            intensity, y = found[frame], FOOT + 62 + ROW * index
+            intensity, y = found[place], FOOT + 62 + ROW * index
             rate = min(peak, intensity * bandwidth)
             limit = "memory" if intensity < balance else "products"
-            place = f"translate({number(across(intensity))} {number(up(rate))})"
-            body.append(tag("g", _marker(index), data_part=f"marker-{index}", transform=place))
-            body.append(tag("g", _marker(index), transform=f"translate(12 {number(y - 4)})"))
-            body.append(text(26, y, name, text_anchor="start"))
-            shown = f"{intensity:,.0f} a byte, roof {rate / 1e12:.0f}, {limit}"
-            body.append(text(RIGHT, y, shown, text_anchor="end", font_weight="600",
-                             data_part=f"told-{index}"))  # fmt: skip
+            at = f"translate({number(across(intensity))} {number(up(rate))})"
+            body += [
+                tag("line", x1=across(intensity), y1=up(rate), x2=across(intensity), y2=FOOT,
+                    stroke=LOOKS[index], stroke_dasharray="2 3", data_part=f"drop-{index}"),
+                tag("g", _marker(index), data_part=f"marker-{index}", transform=at),
+                tag("g", _marker(index), transform=f"translate(12 {number(y - 4)})"),
+                text(26, y, name, text_anchor="start"),
+                text(RIGHT, y, f"{intensity:,.0f} a byte, roof {rate / 1e12:.0f}, {limit}",
+                     text_anchor="end", font_weight="600", data_part=f"told-{index}"),
+            ]  # fmt: skip
             said.append(
                 f"{name} {intensity:,.0f} operations per byte, roof {rate / 1e12:.0f}, "
                 f"limited by {limit}"
             )
             row += [f"{intensity:,.0f}", f"{rate / 1e12:.0f}"]
-        frames.append("".join([*still, *body]))
-        told.append(f"Blocks of {block:,} queries: {'; '.join(said)}.")
-        table.append(row)
-    about = (
-        f"The roof rises to {peak / 1e12:.0f} · 10¹² operations a second at {balance:.0f} "
-        f"operations per byte, and is flat from there."
-    )
+        words = f"Blocks of {block} queries: {'; '.join(said)}.\n{about}"
+        return Frame("".join([*still, *body, *strips]), words, [row])
+
+    # The program that goes farthest along the roof can be dragged there.
+    farthest = max(series.values(), key=lambda found: found[-1] / found[0])
+    middles = [(across(a) + across(b)) / 2 for a, b in pairwise(farthest)]
+    strips = [
+        hit(left, TOP, right - left, FOOT - TOP, f"block:{place}", drag=True)
+        for place, (left, right) in enumerate(pairwise([LEFT, *middles, RIGHT]))
+        if right > left
+    ]
     header = [words for name in series for words in (f"{name}: per byte", f"{name}: roof, 10¹²")]
     options = tuple(f"{block:,}" for block in blocks)
-    return MovingDrawing.from_frames(
-        frames,
+    return moving(
+        draw,
+        [Control("block", "queries in a block", options, list(blocks).index(start))],
         WIDTH,
         FOOT + 52 + ROW * len(series),
-        controls=(Control("block", "queries in a block", options, list(blocks).index(start)),),
-        labels=[f"{words}\n{about}" for words in told],
-        table=(("block", *header), *table),
+        columns=("block", *header),
         about="the roofline",
     )
 
@@ -119,6 +135,6 @@ def roofline_explorer(
 def _marker(index: int) -> str:
     """Return the marker of a program around (0, 0): a square, a disc or a diamond."""
     if index == 1:
-        return tag("circle", cx=0, cy=0, r=6, fill="blue")
+        return tag("circle", cx=0, cy=0, r=6, fill=LOOKS[1])
     corners = ("-5,-5 5,-5 5,5 -5,5", "", "0,-7 7,0 0,7 -7,0")[index]
-    return tag("polygon", points=corners, fill=("orange", "", "green")[index])
+    return tag("polygon", points=corners, fill=LOOKS[index])

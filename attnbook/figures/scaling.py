@@ -3,42 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
+from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook import experiments
 from attnbook.figures.charts import SERIES, canvas, powers_axis
-from attnbook.figures.drawing import COLOURS, Array, Drawing, line, rect, text
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import (
+    Array,
+    Drawing,
+    axis_title,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
+from attnbook.figures.labels import decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 # How a divisor is written in a picture.
 DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ"}
 
 
-def score_growth(d_ks: Sequence[int], observed_std: ArrayLike) -> Drawing:
-    """Return a drawing of observed standard deviations (points) on the predicted line √d_k."""
-    observed = np.asarray(observed_std, dtype=np.float64)
-    with canvas(3.9) as (figure, [axes]):
-        predicted = np.sqrt(np.asarray(d_ks))
-        axes.plot(d_ks, predicted, color=COLOURS["muted"], linestyle="--", label="predicted, √dₖ")
-        axes.plot(d_ks, observed, linestyle="", marker="o", color=COLOURS["blue"], label="observed")
-        powers_axis(axes, d_ks)
-        axes.set_yscale("log", base=2)
-        axes.set_yticks(list(predicted), [f"{value:.0f}" for value in predicted])
-        axes.minorticks_off()
-        axes.grid()
-        axes.set_xlabel("dₖ, four times as large at each step")
-        axes.set_ylabel("std of q·k, twice as large")
-        axes.legend()
-        pairs = ", ".join(f"{s:.1f} at {d}" for d, s in zip(d_ks, observed, strict=True))
-        alt = (
-            "Standard deviation of the scores against d_k, both axes logarithmic: the observed "
-            f"points ({pairs}) lie on the straight line of the square root."
-        )
-        return Drawing.from_matplotlib(figure, alt)
+def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
+    """Return a drawing of how sampled scores spread: one histogram a d_k, with lines at ±√d_k.
+
+    A histogram lies on its side and is mirrored. All are equally wide and share the vertical axis,
+    so only their heights differ. Below each stands the standard deviation of its sample.
+
+    Shapes:
+        samples: d_k to scores of any number, 2 or more.
+
+    Raises:
+        ValueError: when there are no samples.
+    """
+    if not samples:
+        raise ValueError("samples must have one d_k or more; got none")
+    scores = {d_k: np.asarray(sample, dtype=np.float64) for d_k, sample in samples.items()}
+    stds = {d_k: float(np.std(sample)) for d_k, sample in scores.items()}
+    step, top, half = 396.0 / len(scores), 8.0, 110.0
+    middle, unit = top + half, half / (3.4 * sqrt(max(scores)))
+    body = [line(40, middle, 446, middle, "grid"), text(36, middle + 4.5, "0", text_anchor="end")]
+    body.append(axis_title(12, middle, "score q·k", upright=True))
+    feet = [top + 2 * half + 20 + 19 * row for row in range(3)]
+    for name, fill, y in zip(("dₖ", "±√dₖ", "std"), ("ink", "plus", "ink"), feet, strict=True):
+        body.append(text(4, y, name, text_anchor="start", fill=fill, font_weight="600"))
+    for column, (d_k, sample) in enumerate(scores.items()):
+        x, root = 48 + step * (column + 0.5), sqrt(d_k)
+        edges = np.linspace(-3.4 * root, 3.4 * root, 35)
+        counts = np.histogram(sample.round(6), edges)[0]
+        wide = np.round(0.4 * step * counts / counts.max(), 1)
+        heights = np.round(middle - unit * edges, 1)
+        right = [(x + w, y) for w, two in zip(wide, pairwise(heights), strict=True) for y in two]
+        outline = [*right, *((2 * x - a, b) for a, b in reversed(right))]
+        points = " ".join(f"{number(a)},{number(b)}" for a, b in outline)
+        body.append(tag("polygon", points=points, fill="muted", fill_opacity=0.45))
+        for sign in (1, -1):
+            y = round(middle - sign * unit * root, 1)
+            body.append(tag("line", x1=x - 0.44 * step, y1=y, x2=x + 0.44 * step, y2=y,
+                            stroke="plus", stroke_width=2))  # fmt: skip
+        rows = ("ink", f"{d_k:,}"), ("plus", f"±{root:.3g}"), ("ink", f"{stds[d_k]:.1f}")
+        for (fill, told), y in zip(rows, feet, strict=True):
+            body.append(text(x, y, told, fill=fill))
+    alt = (
+        "Histograms of sampled scores, each with lines at plus and minus √d_k: standard deviation "
+        f"{', '.join(f'{std:.1f} at d_k = {d_k}' for d_k, std in stds.items())}."
+    )
+    return Drawing.from_elements("".join(body), 448, feet[-1] + 8, alt)
 
 
 def rule_curves(
@@ -76,93 +112,217 @@ def rule_curves(
         return Drawing.from_matplotlib(figure, alt)
 
 
-# The three charts of the explorer: where the first begins, their distance and width, their height.
-# The words to their left hold for all three.
-LEFT, STEP, PANEL, BASE, TALL = 112.0, 108.0, 98.0, 186.0, 140.0
+# The walks: their left and right edge, their middle, and half their height.
+WALK_LEFT, WALK_RIGHT, MIDDLE, HALF = 46.0, 398.0, 118.0, 82.0
+# The three charts below them: where the first begins, their distance and width, foot and height.
+LEFT, STEP, PANEL, BASE, TALL = 26.0, 142.0, 132.0, 366.0, 76.0
+# From one to the next √d_k grows by 1.
+SQUARES = tuple(n * n for n in range(1, 33))
+# How a divisor is written in these charts, and the name of its colour.
+SIGNS = {rule: divisor.partition(" (")[0] for rule, divisor in DIVISORS.items()}
+LOOKS = dict(zip(experiments.RULES, ("minus", "plus", "muted"), strict=True))
 
 
-def _frame(
-    raw_scores: Array, d_k: int, means: Mapping[str, experiments.RuleStatistics], n_draws: int
-) -> str:
-    """Return the drawing of one d_k: the weights of one query, and means over draws, by rule."""
-    n_keys = len(raw_scores)
-    bar, even = (PANEL - 8.0) / n_keys, BASE - TALL / n_keys
-    words = {
-        64.0: ("weights of", "one query over", f"{n_keys} keys (dashed", f"line: 1/{n_keys})"),
-        BASE + 26: ("means over", f"{n_draws:,} draws:", "std of scores", "largest weight",
-                    f"entropy / log {n_keys}"),
-    }  # fmt: skip
-    body = [
-        text(4, y + 19 * row, told, text_anchor="start", fill="muted")
-        for y, lines in words.items()
-        for row, told in enumerate(lines)
+def _verdict(largest: float, n_keys: int) -> str:
+    """Return in words how uneven weights are, by the largest of them."""
+    if largest > 0.75:
+        return f"one key takes {'all' if largest > 0.995 else 'most'}"
+    return "nearly equal" if largest < 1.3 / n_keys else "uneven"
+
+
+def _backdrop(walks: Array, d_ks: Sequence[int], across: float, unit: float) -> str:
+    """Return what no slider moves: the axes, the region ±√d_k, and all walks to their end.
+
+    Across, a walk has `across` pixels for each term, so the region is as wide as √d_k.
+    """
+    n_entries, n_keys = walks.shape
+    root = sqrt(n_entries)
+    places = [(step / 24) ** 2 * n_entries for step in range(25)]  # denser where √ is steep
+    edges = [
+        [(WALK_LEFT + across * n, MIDDLE - sign * unit * sqrt(n)) for n in places]
+        for sign in (1, -1)
     ]
-    for column, (rule, divisor) in enumerate(experiments.RULES.items()):
-        left, mean = LEFT + column * STEP, means[rule]
-        title = DIVISORS[rule].partition(" (")[0]
-        body.append(text(left + PANEL / 2, 26, title, font_weight="600", font_size=15))
-        body.append(line(left, BASE, left + PANEL, BASE, "muted"))
-        for index, weight in enumerate(softmax(raw_scores / divisor(d_k))):
-            tall = round(TALL * weight, 1)
-            x, y = left + 4 + index * bar, round(BASE - TALL * weight, 1)
-            body.append(rect(x, y, bar - 3, tall, "blue", data_part=f"bar-{column}-{index}"))
-        body.append(line(left, even, left + PANEL, even, "orange", "5 4"))
-        numbers = {
-            "std": mean.score_std,
-            "largest": mean.largest,
-            "entropy": mean.entropy,
-        }
-        for row, (name, number) in enumerate(numbers.items(), start=2):
-            x, y = left + PANEL / 2, BASE + 26 + 19 * row
-            body.append(text(x, y, f"{number:.2f}", data_part=f"{name}-{column}"))
-    return "".join(body)
-
-
-def _told(d_k: int, n_keys: int, means: Mapping[str, experiments.RuleStatistics]) -> str:
-    """Return the label of a frame."""
-    largest = ", ".join(f"{mean.largest:.2f} divided by {rule}" for rule, mean in means.items())
-    each = (
-        f"Divided by {rule}: standard deviation of the scores {mean.score_std:.2f}, "
-        f"entropy {mean.entropy:.2f} of the most."
-        for rule, mean in means.items()
+    upper, lower = (
+        " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in edge)
+        for edge in (edges[0], edges[1][::-1])
     )
-    charts = f"Three bar charts of {n_keys} weights at d_k = {d_k}"
-    return f"{charts}; mean largest weight {largest}.\n{' '.join(each)}"
+    body = [
+        axis_title(14, MIDDLE, "score q·k", upright=True),
+        axis_title(14, BASE - TALL / 2, "weight", upright=True),
+        tag("polygon", points=f"{upper} {lower}", fill="plus", fill_opacity=0.16, stroke="plus"),
+    ]
+    for score in (root, 0, -root):
+        y = round(MIDDLE - unit * score, 1)
+        body.append(text(WALK_LEFT - 6, y + 4.5, decimal(score, 0), text_anchor="end"))
+    body.append(line(WALK_LEFT, MIDDLE, WALK_RIGHT, MIDDLE, "muted"))
+    middle = (WALK_LEFT + WALK_RIGHT) / 2
+    body.append(axis_title(middle, MIDDLE + HALF + 36, "number of terms added up, dₖ"))
+    # A corner at each d_k, where heads can stand, and others at equal distances.
+    seen = sorted({*d_ks, *(round(n_entries * part / 64) for part in range(1, 65))} - {0})
+    xs = np.round(WALK_LEFT + across * np.array([0, *seen]), 1)
+    paths = []
+    for key in range(n_keys):
+        scores = np.concatenate([[0.0], walks[np.array(seen) - 1, key]])
+        ys = np.round(MIDDLE - unit * scores, 1)
+        steps = " ".join(
+            f"{number(dx)} {number(dy)}" for dx, dy in zip(np.diff(xs), np.diff(ys), strict=True)
+        )
+        d = f"M{number(xs[0])} {number(ys[0])}l{steps}".replace(" -", "-")
+        paths.append(tag("path", d=d, stroke_width="1", data_part=f"walk-{key}"))
+    look = {"fill": "none", "stroke": "key", "stroke_linejoin": "round"}
+    return "".join(body) + tag("g", "".join(paths), **look)
+
+
+def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdict: str) -> str:
+    """Return the bar chart of the weights under one divisor, the leader's in full colour."""
+    n_keys, left = len(weights), LEFT + STEP * panel
+    bar, heights = PANEL / n_keys, np.round(TALL * weights, 1)
+    x = left + min(max(bar * (leader + 0.5), 14), PANEL - 14)
+    bars = "".join(
+        tag("rect", x=bar * key + 2, width=bar - 4, height=tall, data_part=f"bar-{panel}-{key}")
+        for key, tall in enumerate(heights)
+    )
+    most = tag("rect", x=bar * leader + 2, width=bar - 4, height=heights[leader],
+               data_part=f"most-{panel}")  # fmt: skip
+    names = "".join(
+        tag("text", str(key), x=left + bar * (key + 0.5), y=BASE + 15) for key in range(n_keys)
+    )
+    return "".join([
+        text(left + PANEL / 2, BASE - TALL - 26, title, font_weight="600", font_size=15, fill=look,
+             data_part=f"title-{panel}"),
+        line(left, BASE - TALL, left + PANEL, BASE - TALL, "grid"),
+        # Bars that stand on the line grow upwards, so that only their height changes.
+        tag("g", tag("g", bars, fill_opacity=0.35, stroke="weight") + most, fill="weight",
+            transform=f"translate({left:g} {BASE:g}) scale(1 -1)"),
+        line(left, BASE, left + PANEL, BASE, "muted"),
+        tag("g", names, fill="muted", text_anchor="middle", font_size=13),
+        text(x, BASE - heights[leader] - 5, f"{weights[leader]:.2f}", fill="weight",
+             font_weight="600", data_part=f"largest-{panel}"),
+        text(left + PANEL / 2, BASE + 34, verdict, data_part=f"verdict-{panel}",
+             font_weight="600" if look == "plus" else None),
+    ])  # fmt: skip
 
 
 def scaling_explorer(
-    d_ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    d_ks: Sequence[int] = SQUARES,
     *,
-    start: int = 64,
+    start: int = 576,
     n_keys: int = 8,
-    n_draws: int = 4_000,
-    seed: int = 5,
+    n_draws: int = 1_000,
+    seed: int = 396,
 ) -> MovingDrawing:
-    """Return a moving figure: the weights of one query over its keys under three divisors, by d_k.
+    """Return a moving figure: the scores of one query as random walks, and three ways to divide.
 
-    The bars belong to one query and its keys, which grow entry by entry as the slider moves; the
-    numbers under them are means over n_draws draws, from `experiments.scaling_rules`. (Seed 5 is a
-    query whose largest weight stays near that mean; a single draw may lie far from it.)
+    The score of each key is a sum that grows term by term; the slider says how many of the terms
+    are added up, d_k, and a pointer can drag it. A region shows ±√d_k. Below stand the weights that
+    the scores give when they are divided by 1, by √d_k and by d_k, the largest in full colour. The
+    table has, beside these largest weights, means over n_draws other draws, from
+    `experiments.scaling_rules`. Seed 396 is a fair draw: from d_k = 16 on, its largest weights
+    differ from the means over draws by less than 0.08 under each divisor (root mean square).
 
     Raises:
-        ValueError: when `start` is not among d_ks.
+        ValueError: when `start` is not among d_ks, or d_ks do not rise.
     """
     if start not in d_ks:
         raise ValueError(f"start must be one of {tuple(d_ks)}; got {start}")
-    raw_scores = experiments.growing_scores(d_ks, n_keys=n_keys, seed=seed)
-    averages = [experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws) for d_k in d_ks]
-    frames, labels, rows = [], [], []
-    for scores, d_k, means in zip(raw_scores, d_ks, averages, strict=True):
-        frames.append(_frame(scores, d_k, means, n_draws))
-        labels.append(_told(d_k, n_keys, means))
-        numbers = ((mean.score_std, mean.largest, mean.entropy) for mean in means.values())
-        rows.append([str(d_k), *(f"{number:.2f}" for three in numbers for number in three)])
-    columns = product(DIVISORS.values(), ("std", "largest", "entropy"))
-    return MovingDrawing.from_frames(
-        frames,
-        LEFT + 3 * STEP,
-        BASE + 115,
-        controls=(Control("d_k", "dₖ", tuple(map(str, d_ks)), list(d_ks).index(start)),),
-        labels=labels,
-        table=[["dₖ", *(f"{divisor}: {name}" for divisor, name in columns)], *rows],
+    if list(d_ks) != sorted(set(d_ks)):
+        raise ValueError(f"d_ks must rise from one to the next; got {tuple(d_ks)}")
+    walks = experiments.growing_scores(range(1, d_ks[-1] + 1), n_keys=n_keys, seed=seed)
+    across = (WALK_RIGHT - WALK_LEFT) / d_ks[-1]
+    unit = HALF / max(2 * sqrt(d_ks[-1]), 1.02 * float(np.abs(walks).max()))
+    leaders = [int(walks[d_k - 1].argmax()) for d_k in d_ks]
+    # From which place on division by √d_k leaves the weights uneven.
+    settled = len(d_ks)
+    for place, d_k in reversed(list(enumerate(d_ks))):
+        if _verdict(float(softmax(walks[d_k - 1] / sqrt(d_k)).max()), n_keys) != "uneven":
+            break
+        settled = place
+    backdrop, signs = _backdrop(walks, d_ks, across, unit), list(SIGNS.values())
+    xs = [round(WALK_LEFT + across * d_k, 1) for d_k in d_ks]
+    foot = MIDDLE + HALF + 17
+    # A pointer sets the d_k whose line is nearest.
+    borders = [WALK_LEFT, *((a + b) / 2 for a, b in pairwise(xs)), WALK_RIGHT + 20]
+    hits = tag("g", "".join(
+        tag("rect", x=a, y=MIDDLE - HALF, width=b - a, height=2 * HALF, data_drag=f"d_k:{place}")
+        for place, (a, b) in enumerate(pairwise(borders))
+    ), fill_opacity="0")  # fmt: skip
+
+    def draw(place: int) -> Frame:
+        d_k, x = d_ks[place], xs[place]
+        scores, root, leader = walks[d_k - 1], sqrt(d_k), leaders[place]
+        heads = np.round(MIDDLE - unit * scores, 1)
+        over: Any = {"font_weight": "600", "stroke": "paper", "stroke_width": 3,
+                     "paint_order": "stroke"}  # fmt: skip
+        now = "now " * (leader != leaders[max(place - 1, 0)])
+        # What goes along with d_k stands to its left where there is no room to its right.
+        beside: dict[str, Any] = {"x": 9, "text_anchor": "start"}
+        if x > 300:
+            beside = {"x": -9, "text_anchor": "end"}
+        # The leader's walk is thick: the only thing that changes in what lies behind.
+        thick = f'stroke-width="1" data-part="walk-{leader}"'
+        body = [
+            backdrop.replace(thick, thick.replace("1", "3", 1)),
+            rect(x, MIDDLE - HALF, WALK_RIGHT + 4 - x, 2 * HALF, "paper", fill_opacity=0.85,
+                 data_part="curtain"),
+            rect(LEFT + STEP - 4, BASE - TALL - 46, PANEL + 8, TALL + 88, rx=6, stroke="plus",
+                 stroke_width=2),
+            *(text(WALK_LEFT + across * n, foot, f"{n:,.0f}", fill="muted",
+                   opacity=float(abs(WALK_LEFT + across * n - x) > 42), data_part=f"tick-{n:g}")
+              for n in (d_ks[-1] * quarter / 4 for quarter in range(5))),
+            # What goes along with d_k, drawn at its own 0.
+            tag("g", "".join([
+                rect(-23, foot - 14, 46, 19, "ink", rx=9),
+                text(0, foot, f"{d_k:,}", fill="paper", font_weight="600", data_part="d_k"),
+                line(0, MIDDLE - HALF, 0, MIDDLE + HALF, "ink"),
+                rect(-2.5, round(MIDDLE - unit * root, 1), 5, round(2 * unit * root, 1), "plus",
+                     data_part="root"),
+                tag("g", "".join(
+                    tag("circle", cy=y, r="5" if key == leader else "3", data_part=f"head-{key}")
+                    for key, y in enumerate(heads)
+                ), fill="key"),
+                text(y=heads[leader] - 7, words=f"{now}key {leader} leads", fill="key",
+                     data_part="leader", **beside, **over),
+                text(y=round(max(MIDDLE + unit * root, *heads) + 18, 1), fill="plus",
+                     words=f"±√dₖ = ±{root:.3g}", data_part="root-name", **beside, **over),
+            ]), transform=f"translate({number(x)} 0)", data_part="now"),
+            text(LEFT - 5, BASE - TALL + 5, "1", text_anchor="end", fill="muted"),
+            text(LEFT - 5, BASE + 4, "0", text_anchor="end", fill="muted"),
+        ]  # fmt: skip
+        largest = []
+        for panel, (rule, divisor) in enumerate(experiments.RULES.items()):
+            weights = softmax(scores / divisor(d_k))
+            largest.append(float(weights[leader]))
+            title = SIGNS[rule] + ("" if rule == "1" else f" = {round(divisor(d_k), 1):,g}")
+            verdict = _verdict(largest[-1], n_keys)
+            if rule == "sqrt(d_k)" and place >= settled:
+                verdict += f" from {d_ks[settled]} on"
+            body.append(_panel(panel, title, LOOKS[rule], weights, leader, verdict))
+        headline = (
+            f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
+        )
+        body.append(text(4, 16, headline, text_anchor="start", font_weight="600", font_size=15,
+                         data_part="headline"))  # fmt: skip
+        means = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws).values()
+        told = (
+            f"dₖ = {d_k}, the scores spread by about ±{root:.3g}; largest weight "
+            + ", ".join(f"{a:.2f} {sign}" for a, sign in zip(largest, signs, strict=True))
+            + f".\nThe scores of {n_keys} keys as walks; below them bars of their weights."
+        )
+        over_draws = (n for mean in means for n in (mean.score_std, mean.largest, mean.entropy))
+        return Frame(
+            "".join(body) + hits, told, [(str(d_k), *(f"{n:.2f}" for n in (*largest, *over_draws)))]
+        )
+
+    names = ("std of scores", "largest weight", "entropy")
+    return moving(
+        draw,
+        [Control("d_k", "dₖ", tuple(map(str, d_ks)), list(d_ks).index(start), pace=0.3)],
+        448,
+        BASE + 44,
+        columns=[
+            "dₖ",
+            *(f"{sign}: largest weight drawn" for sign in signs),
+            *(f"{sign}: {name}, mean of {n_draws:,} draws" for sign, name in product(signs, names)),
+        ],
+        about="how scores spread",
     )

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from attnbook import experiments
 from attnbook.figures.drawing import Array, axis_title, line, rect, text
-from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 # Where the bars begin, the room for each key, the foot of the bars and the height of a weight of 1.
@@ -30,17 +30,19 @@ def effective_keys(weights: ArrayLike) -> float:
     return round(float(len(row) ** experiments.entropy_share(row)), 12)
 
 
-def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> str:
-    """Return the drawing of one temperature: bars of the weights, and under them the numbers."""
+def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame:
+    """Return one temperature: bars of the weights, and under them the numbers."""
     divided = scores / float(temperature)
     weights, step = softmax(divided), (WIDTH - LEFT) / len(scores)
-    even = FOOT - TALL / len(scores)
+    even, keys = FOOT - TALL / len(scores), f"{effective_keys(weights):.2f}"
+    shown = [f"{weight:.2f}" for weight in weights]
     body = [
         text(LEFT, 24, f"τ = {temperature}", text_anchor="start", font_weight="600", font_size=15,
              data_part="temperature"),
-        text(WIDTH - 4, 24, f"effective number of keys {effective_keys(weights):.2f}",
+        text(WIDTH - 4, 24, f"effective number of keys {keys}",
              text_anchor="end", data_part="keys"),
         line(LEFT, FOOT, WIDTH, FOOT, "muted"),
+        line(LEFT, even, WIDTH, even, "muted", "5 4"),
         axis_title(4, FOOT - TALL / 2, "weight", text_anchor="start"),
     ]  # fmt: skip
     for row, title in enumerate(("key", "score s", "s / τ"), start=1):
@@ -49,18 +51,18 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> str:
         middle, tall = LEFT + (j + 0.5) * step, round(TALL * weight, 1)
         bar = min(64.0, step - 16)
         body += [
-            rect(middle - bar / 2, FOOT - tall, bar, tall, "blue", data_part=f"bar-{j}"),
-            text(middle, FOOT - tall - 6, f"{weight:.2f}", data_part=f"weight-{j}"),
+            rect(middle - bar / 2, FOOT - tall, bar, tall, "weight", data_part=f"bar-{j}"),
+            text(middle, FOOT - tall - 6, shown[j], data_part=f"weight-{j}", font_weight="600",
+                 **HALO),
             text(middle, FOOT + ROW, label, font_weight="600"),
             text(middle, FOOT + 2 * ROW, decimal(scores[j])),
             text(middle, FOOT + 3 * ROW, decimal(divided[j]), data_part=f"score-{j}"),
-        ]
-    body += [
-        line(LEFT, even, WIDTH, even, "orange", "5 4"),
-        text(LEFT, FOOT + 4 * ROW + 4, f"dashed line: equal weights, 1/{len(scores)}",
-             text_anchor="start", fill="muted"),
-    ]  # fmt: skip
-    return "".join(body)
+        ]  # fmt: skip
+    words = f"dashed line: equal weights, 1/{len(scores)}"
+    body.append(text(LEFT, FOOT + 4 * ROW + 4, words, text_anchor="start", fill="muted"))
+    named = ", ".join(f"{label} {weight}" for label, weight in zip(labels, shown, strict=True))
+    told = f"Temperature {temperature}: weights {named}; effective number of keys {keys}."
+    return Frame("".join(body), told, [(str(temperature), *shown, keys)])
 
 
 def temperature_explorer(
@@ -86,27 +88,12 @@ def temperature_explorer(
     if 0 not in powers:
         raise ValueError(f"powers must hold 0, for τ = 1; got {list(powers)}")
     temperatures = [Fraction(2) ** power for power in powers]
-    frames, told, table = [], [], []
-    for temperature in temperatures:
-        weights = softmax(row / float(temperature))
-        shown = [f"{weight:.2f}" for weight in weights]
-        keys = f"{effective_keys(weights):.2f}"
-        frames.append(_frame(row, labels, temperature))
-        named = ", ".join(f"{label} {weight}" for label, weight in zip(labels, shown, strict=True))
-        told.append(f"Temperature {temperature}: weights {named}; effective number of keys {keys}.")
-        table.append((str(temperature), *shown, keys))
-    return MovingDrawing.from_frames(
-        frames,
+    options = tuple(str(temperature) for temperature in temperatures)
+    start = list(powers).index(0)
+    return moving(
+        lambda place: _frame(row, labels, temperatures[place]),
+        [Control("temperature", "temperature τ", options, start, pace=0.8)],
         WIDTH + 4,
         FOOT + 4 * ROW + 16,
-        controls=(
-            Control(
-                "temperature",
-                "temperature τ",
-                tuple(str(t) for t in temperatures),
-                list(powers).index(0),
-            ),
-        ),
-        labels=told,
-        table=(("τ", *labels, "effective number of keys"), *table),
+        columns=("τ", *labels, "effective number of keys"),
     )

@@ -1,4 +1,4 @@
-"""A walk over the tiles of a score matrix: the moving figure of chapter 12."""
+"""A walk over the tiles of a score matrix: the second moving figure of chapter 12."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, rect, tag, text
-from attnbook.figures.labels import decimal
-from attnbook.figures.moving import Control, MovingDrawing
+from attnbook.figures.drawing import Array, axis_title, number, rect, tag, text
+from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib import masks
 from attnlib.numpy_blockwise import SoftmaxState
 
 KINDS = ("all keys", "causal")
-COLUMNS = ("m", "ℓ", "õ", "o")
+COLUMNS = {"m": "ink", "ℓ": "weight", "õ": "output", "o": "output"}
+TOLD = {"m": "largest", "ℓ": "sum", "õ": "with v", "o": "output"}
 # The queries and keys of each tile, row by row, by its place among the tiles.
 Tiles = dict[tuple[int, int], tuple[slice, slice]]
-CELL, LEFT, TOP, COLUMN = 36.0, 46.0, 82.0, 51.0
+CELL, LEFT, TOP, COLUMN = 38.0, 58.0, 92.0, 47.0
 
 
 class Step(NamedTuple):
@@ -26,6 +27,7 @@ class Step(NamedTuple):
     here: tuple[slice, slice] | None
     held: dict[tuple[int, int], float]  # by query and key; none where the tile is skipped
     rows: tuple[tuple[str, ...], ...]  # m, ℓ, õ, o of every query, as printed
+    factors: dict[int, float]  # by query: ℓ and õ of before are multiplied by it, where m rises
     done: frozenset[tuple[int, int]]
     skipped: frozenset[tuple[int, int]]
 
@@ -42,58 +44,65 @@ def _range(name: str, block: slice) -> str:
 
 
 def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
-    numbers = (state.m[row], state.ell[row], state.o[row, 0])
-    shown = tuple(decimal(number) for number in numbers)
-    return (*shown, decimal(state.finish()[0][row, 0]) if finished else "…")
+    shown = map(decimal, (state.m[row], state.ell[row], state.o[row, 0]))
+    return (*shown, decimal(state.finish()[0][row, 0]) if finished else "")
 
 
 def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
     """Every step from the empty states on: one row of tiles after the other."""
     n_queries, n_keys = scores.shape
     part = masks.causal(n_queries, n_keys) if kind == "causal" else np.ones_like(scores, bool)
-    rows = [_printed(SoftmaxState.empty((1,), 1), 0, False)] * n_queries
-    steps = [Step(None, {}, tuple(rows), frozenset(), frozenset())]
+    rows = [("",) * len(COLUMNS)] * n_queries
+    steps = [Step(None, {}, tuple(rows), {}, frozenset(), frozenset())]
     for place, (queries, keys) in tiles.items():
         if keys.start == 0:
             state = SoftmaxState.empty((queries.stop - queries.start,), 1)
-        held, seen = {}, part[queries, keys]
+        held, factors, seen = {}, {}, part[queries, keys]
         done, skipped = steps[-1].done, steps[-1].skipped
         if seen.any():
             tile = np.where(seen, scores[queries, keys], -np.inf)
             held = {(queries.start + i, keys.start + j): s for (i, j), s in np.ndenumerate(tile)}
-            state = state.update(tile, value[keys, None])
+            old, state = state.m, state.update(tile, value[keys, None])
+            factors = {queries.start + i: float(np.exp(old[i] - state.m[i]))
+                       for i in np.flatnonzero(np.isfinite(old) & (old < state.m))}  # fmt: skip
             finished = not part[queries, keys.stop :].any()
             for row in range(queries.stop - queries.start):
                 rows[queries.start + row] = _printed(state, row, finished)
             done |= {place}
         else:
             skipped |= {place}
-        steps.append(Step((queries, keys), held, tuple(rows), done, skipped))
+        steps.append(Step((queries, keys), held, tuple(rows), factors, done, skipped))
     return steps
 
 
-def _words(kind: str, number: int, total: int, step: Step) -> tuple[str, str, str]:
-    """Return the title of a frame, the line below the tiles, and its label."""
+def _words(kind: str, place: int, steps: list[Step], size: int) -> tuple[str, str, str]:
+    """Return the title of a frame, what stands beside the gauge, and its label."""
+    step, total = steps[place], len(steps) - 1
+    note = f"{len(step.held)} of {size} scores held"
     if step.here is None:
-        title, note = f"{kind}: before the first of {total} tiles", "Every row has seen nothing."
-        return title, note, f"{title}. {note}\nm = −∞, ℓ = 0.00, õ = 0.00 in each."
+        title = "Before the first tile no score is held"
+        return title, note, f"{kind}: {title.lower()}. {note}.\nNo row has a state yet."
     queries, keys = step.here
-    title = f"{kind}, tile {number} of {total}: {_range('row', queries)}, {_range('key', keys)}"
+    title = f"Tile {place}: only its {len(step.held)} scores are held"
     if not step.held:
-        note = "Skipped: these keys come after the rows."
-        return title, note, f"{title}. {note}"
+        title = f"Tile {place} is skipped: all its keys are masked"
+    elif len(step.held) == 1:
+        title = f"Tile {place}: only its single score is held"
+    said = f"{title}, {_range('row', queries)}, {_range('key', keys)}. {note}"
+    if place == total:
+        title = f"Done: never more than {max(len(one.held) for one in steps)} scores were held"
+    if not step.held:
+        return title, note, f"{kind}: {said}."
     hidden = list(step.held.values()).count(-np.inf)
-    note = f"Scores held: {len(step.held)}" + (f", {hidden} of them masked." if hidden else ".")
     each = "; ".join(
         f"row {i}: "
         + ", ".join(
-            f"{name} = {shown}"
-            for name, shown in zip(COLUMNS, step.rows[i], strict=True)
-            if shown != "…"
+            f"{name} = {shown}" for name, shown in zip(COLUMNS, step.rows[i], strict=True) if shown
         )
+        + (f" (old ℓ and õ × {step.factors[i]:.2f})" if i in step.factors else "")
         for i in range(queries.start, queries.stop)
     )
-    return title, note, f"{title}. {note}\n{each}."
+    return title, note, f"{kind}: {said}{f', {hidden} masked' if hidden else ''}.\n{each}."
 
 
 def _box(here: tuple[slice, slice] | None) -> tuple[float, float, float, float]:
@@ -104,22 +113,40 @@ def _box(here: tuple[slice, slice] | None) -> tuple[float, float, float, float]:
 
 
 def _mark(name: str, box: tuple[float, float, float, float]) -> str:
-    """Return a tile that is done (blue, with a tick) or skipped (grey, with a cross)."""
+    """Return a tile that is done (with a tick) or skipped (with a word where it has room)."""
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
-        fill, stroke, d = "blue", "blue", f"M{x - 7:g} {y:g}l5 6 10-13"
-    else:
-        fill, stroke, d = "grid", "muted", f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14"
-    line = tag("path", d=d, fill="none", stroke=stroke, stroke_width=2)
-    return rect(*box, fill, fill_opacity="0.25") + line
+        tick = tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="muted",
+                   stroke_width=2)  # fmt: skip
+        return rect(*box, "grid", fill_opacity="0.5") + tick
+    turned = f"rotate(-90 {number(x)} {number(y)})" if box[2] < 60 else None
+    room = max(box[2:]) > 60
+    return text(x, y + 4, "skipped" if room else "–", font_size=13, transform=turned, **HALO)
 
 
-def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
+def _hatch(part: Array) -> str:
+    """Return the path of the hatch over the cells that are masked."""
+    corners = [(LEFT + j * CELL, TOP + i * CELL) for i, j in np.argwhere(~part.astype(bool))]
+    third = CELL / 3
+    return "".join(
+        f"M{number(x)} {number(y + k * third)}L{number(x + k * third)} {number(y)}"
+        if k <= 3
+        else f"M{number(x + (k - 3) * third)} {number(y + CELL)}"
+        f"L{number(x + CELL)} {number(y + (k - 3) * third)}"
+        for x, y in corners
+        for k in (1, 2, 3, 4, 5)
+    )
+
+
+def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: str) -> str:
     """Return the drawing of one step."""
     right, bottom = LEFT + n_keys * CELL, TOP + len(step.rows) * CELL
     start: dict[str, Any] = {"text_anchor": "start"}
     end: dict[str, Any] = {"text_anchor": "end"}
     body: list[str] = []
+    hatch = _hatch(masks.causal(len(step.rows), n_keys))
+    body.append(tag("path", d=hatch, stroke="muted", stroke_width=0.8, data_part="masked",
+                    opacity=kind == "causal"))  # fmt: skip
     for (a, b), here in tiles.items():
         done = (a, b) in step.done and step.here != here
         for name, there in (("done", done), ("skip", (a, b) in step.skipped)):
@@ -127,29 +154,62 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, title: str, note: str) -> str:
             body.append(tag("g", mark, data_part=f"{name}-{a}-{b}", opacity=there))
         body.append(rect(*_box(here), stroke="muted"))
     body.append(
-        rect(*_box(step.here), "orange", fill_opacity="0.12", stroke="orange", stroke_width=3,
-             data_part="here")
+        rect(*_box(step.here), stroke="ink", stroke_width=3, data_part="here")
     )  # fmt: skip
     for i, j in np.ndindex(len(step.rows), n_keys):
         x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
         shown = decimal(step.held[i, j], 1) if (i, j) in step.held else ""
-        body.append(text(x, y, shown, data_part=f"score-{i}-{j}"))
+        body.append(text(x, y, shown, data_part=f"score-{i}-{j}", font_size=13, **HALO))
+    x, top, wide, tall = _box(step.here)
+    # The blocks of queries, keys and values that the tile is made of come along with it.
+    blocks = {
+        "Q": ("query", (LEFT - 38, top + 3, 16, max(tall - 6, 0))),
+        "K": ("key", (x + 1, TOP - 38, max(wide / 2 - 2, 0), 16)),
+        "V": ("value", (x + wide / 2 + 1, TOP - 38, max(wide / 2 - 2, 0), 16)),
+    }
+    for name, (shade, box) in blocks.items():
+        there = bool(step.here)
+        body += [
+            rect(*box, shade, rx=2, opacity=there, data_part=f"block-{name}"),
+            text(box[0] + box[2] / 2, box[1] + box[3] / 2 + 4.5, name, fill="paper", font_size=13,
+                 font_weight="600", opacity=there, data_part=f"letter-{name}"),
+        ]  # fmt: skip
+    body.append(
+        rect(right + 3, top, len(COLUMNS) * COLUMN + 3, tall, "grid", fill_opacity="0.4", rx=4,
+             data_part="rows")
+    )  # fmt: skip
     for i, row in enumerate(step.rows):
-        y = TOP + (i + 0.5) * CELL + 5
-        body.append(text(LEFT - 8, y, str(i), **end))
+        y = TOP + (i + 0.5) * CELL
+        body.append(text(LEFT - 6, y + 5, str(i), fill="query", **end))
+        told = f"old ℓ and õ × {step.factors[i]:.2f}" if i in step.factors else ""
+        body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=13,
+                         **end))  # fmt: skip
         for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
-            weight = "600" if name == "o" else None
-            look = {"data_part": f"{name}-{i}", "font_weight": weight} | end
-            body.append(text(right + c * COLUMN, y, shown, **look))
-    for c, name in enumerate(COLUMNS, start=1):
-        body.append(axis_title(right + c * COLUMN, TOP - 10, name, **end))
-    body += [text(LEFT + (j + 0.5) * CELL, TOP - 10, str(j)) for j in range(n_keys)]
+            look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | end
+            body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
+    for c, (name, shade) in enumerate(COLUMNS.items(), start=1):
+        body.append(
+            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=13, **end)
+        )
+        body.append(text(right + c * COLUMN, TOP - 9, name, fill=shade, **end))
+    body += [text(LEFT + (j + 0.5) * CELL, TOP - 7, str(j), fill="key") for j in range(n_keys)]
     body += [
-        axis_title(LEFT, TOP - 30, "key j answers", **start),
-        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
-        text(4, 24, title, data_part="title", font_size=14, **start),
-        text(4, bottom + 26, note, data_part="note", **start),
+        axis_title(LEFT, TOP - 46, "keys and values", fill="key", **start),
+        axis_title(13, (TOP + bottom) / 2, "queries", upright=True, fill="query"),
+        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **start),
     ]
+    # The gauge: a square for every score, and in ink for each that is held.
+    size = len(step.rows) * n_keys
+    pitch = round(min(12.0, 288 / size), 2)
+    ruled = "".join(f"M{number(4 + n * pitch)} {number(bottom + 15)}v11" for n in range(size + 1))
+    ruled += f"M4 {number(bottom + 15)}h{number(size * pitch)}m0 11H4"
+    body += [
+        rect(4, bottom + 15, len(step.held) * pitch, 11, "ink", data_part="held"),
+        tag("path", d=ruled, stroke="muted", stroke_width=0.8),
+    ]
+    body.append(text(12 + size * pitch, bottom + 25, note, data_part="note", font_weight="600",
+                     **start))  # fmt: skip
+    body += [hit(*_box(tile), f"tile:{n}") for n, tile in enumerate(tiles.values(), start=1)]
     return "".join(body)
 
 
@@ -159,8 +219,10 @@ def tile_walk(
     """Return a moving figure: attention tile by tile, and the state of each row after each tile.
 
     One list picks the mask (none, causal), one slider the step. Scores are printed in the tile at
-    work only, since no other is held; a tick marks a tile that is done, a cross one that is
-    skipped. Beside each row stand m, ℓ and õ of its `SoftmaxState`, and o once it is finished.
+    work only, since no other is held: a gauge with a square for every score counts them. A tick
+    marks a tile that is done; masked scores are hatched, and a tile of nothing else is skipped.
+    Beside each row stand m, ℓ and õ of its `SoftmaxState`, and o once it is finished; where m
+    rises, the factor of the old sums stands below them.
 
     Shapes:
         scores (L, S), value (S,), one entry of each value. Made for small L and S.
@@ -181,27 +243,27 @@ def tile_walk(
         for a, queries in enumerate(_blocks(n_queries, block_q))
         for b, keys in enumerate(_blocks(n_keys, block_k))
     }
-    frames, labels, rows = [], [], []
-    for kind in KINDS:
-        for number, step in enumerate(_walk(table, values, kind, tiles)):
-            title, note, label = _words(kind, number, len(tiles), step)
-            frames.append(_frame(step, tiles, n_keys, title, note))
-            labels.append(label)
-            if step.here:
-                queries, keys = step.here
-                for i in range(queries.start, queries.stop):
-                    shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
-                    rows.append((kind, str(number), str(i), _range("key", keys), *shown))
-    options = ("start", *(str(number) for number in range(1, len(tiles) + 1)))
-    last = len(tiles)  # without a mask: the picture is complete where no script runs
-    return MovingDrawing.from_frames(
-        frames,
-        LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
-        TOP + n_queries * CELL + 38,
-        controls=(
-            Control("kind", "mask", KINDS, kind="choice"),
-            Control("tile", "tile", options, last),
-        ),
-        labels=labels,
-        table=(("mask", "tile", "query", "keys", *COLUMNS), *rows),
+    walks = [_walk(table, values, kind, tiles) for kind in KINDS]
+
+    def draw(which: int, place: int) -> Frame:
+        kind, step, rows = KINDS[which], walks[which][place], []
+        title, note, label = _words(kind, place, walks[which], table.size)
+        if step.here:
+            queries, keys = step.here
+            for i in range(queries.start, queries.stop):
+                shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
+                factor = f"{step.factors[i]:.2f}" if i in step.factors else ""
+                rows.append((kind, str(place), str(i), _range("key", keys), *shown, factor))
+        return Frame(_frame(step, tiles, n_keys, kind, title, note), label, rows)
+
+    options = ("start", *(str(place) for place in range(1, len(tiles) + 1)))
+    controls = (
+        Control("kind", "mask", KINDS, kind="choice"),
+        Control("tile", "tile", options, (len(tiles) + 1) // 2, pace=1.2),
     )
+    return moving(
+        draw, controls, LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
+        TOP + n_queries * CELL + 36,
+        columns=("mask", "tile", "query", "keys", *COLUMNS, "factor of the old sums"),
+        about="the walk over the tiles",
+    )  # fmt: skip

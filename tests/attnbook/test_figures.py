@@ -18,11 +18,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import yaml
-from drawings import DRAWINGS, DRINK_KEYS, DRINKS, PRICES, drawn, texts
+from drawings import DRAWINGS, DRINK_KEYS, DRINKS, PRICES, drawn, factors, texts
 from pictures import differences
 
 from attnbook import examples, figures
 from attnbook.figures.drawing import COLOURS
+from attnbook.figures.thumbnails import thumbnail
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -56,6 +57,41 @@ def test_the_readme_has_its_figure_for_dark_pages(update_images: bool) -> None:
     assert image.read_text(encoding="utf-8") == svg, "look, then `make images`"
 
 
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG 2."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted(luminance(colour) for colour in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_one_language_of_colour() -> None:
+    """Drawings, both themes and formulas have the same names; each is written down and legible."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    options = config["sphinx"]["config"]["html_theme_options"]
+    for theme in ("light", "dark"):
+        variables = options[f"{theme}_css_variables"]
+        named = {name[5:]: value for name, value in variables.items() if name[:5] == "attn-"}
+        assert named.keys() == COLOURS.keys()
+        assert theme == "dark" or named == COLOURS
+        for name in COLOURS.keys() - {"grid", "paper"}:
+            assert contrast(named[name], named["paper"]) >= 4.5, (theme, name)
+            assert contrast(named[name], variables["book-surface"]) >= 4.5, (theme, name)
+        assert len({*named.values()}) == len(named)
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"(?m)^- ((?:`[a-z]+`(?: and )?)+)[,:]", guide)
+    assert set(re.findall("[a-z]+", " ".join(told).replace(" and ", " "))) == COLOURS.keys()
+    formulas = (ROOT / "_ext" / "assets" / "book.css").read_text(encoding="utf-8")
+    in_formulas = re.findall(r"\.katex \.attn-(\w+) \{ color: var\(--attn-(\w+)\); \}", formulas)
+    assert in_formulas == [(n, n) for n in ("query", "key", "value", "weight", "output")]
+
+
 def test_no_module_takes_a_private_name_from_another() -> None:
     for path in (ROOT / "attnbook").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -64,8 +100,9 @@ def test_no_module_takes_a_private_name_from_another() -> None:
 
 
 def test_every_public_drawing_has_an_image() -> None:
-    functions = {name for name in figures.__all__ if name[0].islower()}
-    assert functions == {name.removesuffix("_log") for name in DRAWINGS}
+    functions = {name for name in figures.__all__ if name[0].islower()} - {"moving"}
+    variants = {"rule_curves_log": "rule_curves", "matrix_product": "matrix_equation"}
+    assert functions == {variants.get(name, name) for name in DRAWINGS}
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -82,6 +119,19 @@ def test_drawing_is_complete_svg_with_words_and_theme_colours(name: str) -> None
     # No coordinate with more than two decimals.
     places = re.sub(r'(fill-opacity|aria-label)="[^"]*"|>[^<]*<', "", drawing.svg)
     assert not re.search(r"\d\.\d{3,}", places)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_letters_can_be_read_on_a_phone(name: str) -> None:
+    """In a column of 328 px they have 9.5 at least."""
+    root = ET.fromstring(drawn(name).svg)
+    shrunk = min(1.0, 328 / float(root.attrib["viewBox"].split()[2]))
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        style = re.search(r"font: ([0-9.]+)px|font-size: ([0-9.]+)px", text.get("style", ""))
+        size = text.get("font-size") or (style and (style[1] or style[2]))
+        if size is None or not "".join(text.itertext()).strip():
+            continue
+        assert float(size) * shrunk >= 9.5, ("".join(text.itertext()), size)
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -106,7 +156,7 @@ def test_ids_are_referred_to_and_no_reference_dangles(name: str) -> None:
 
 
 def test_ids_of_two_charts_do_not_meet_on_one_page() -> None:
-    first, second = (set(ids(drawn(name).svg)) for name in ("score_growth", "rule_curves"))
+    first, second = (set(ids(drawn(name).svg)) for name in ("lines", "rule_curves"))
     assert first and second and not first & second
 
 
@@ -117,7 +167,7 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
 
     assert '-1"' in rise(1.0)  # ids are numbers, no hashes of coordinates
     assert rise(1.0) == rise(1.0 + 2**-52) == rise(1.0 - 2**-53)
-    half = figures.heatmap([[0.25 - 2**-54, 0.25, 0.25 + 2**-54]], name="weights", limit=1.0)
+    half = figures.heatmap([[0.275 - 2**-54, 0.275, 0.275 + 2**-54]], name="weights", limit=1.0)
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
@@ -125,7 +175,7 @@ def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> 
     drawing = figures.heatmap([[4.0, -0.01, -np.inf]], name="raw", digits=1, limit=8.0)
     assert {"4.0", "0.0", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
     assert "row 0: 4.0, 0.0, −∞" in drawing.alt
-    assert 'fill-opacity="0.275"' in drawing.svg
+    assert 'fill-opacity="0.250"' in drawing.svg
 
 
 def test_compared_takes_half_a_unit_of_the_last_digit_for_rounding() -> None:
@@ -142,6 +192,28 @@ def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None
     assert any(re.fullmatch(r"0\.205\d+", words) for words in texts(drawing))
 
 
+def test_lines_tell_where_they_cross() -> None:
+    x, titles = [1, 4, 16], {"x_title": "x", "y_title": "y", "alt": "two lines that cross once"}
+    straight = {"level": [5, 5, 5], "line": [2, 5, 17]}  # 1 + x
+    drawing = figures.lines(x, straight, **titles, crossings=[("line", "level")])
+    assert drawing.alt.endswith("; line and level cross at 4.") and "4" in texts(drawing)
+    powers = {"square": [1, 16, 256], "straight": [9, 36, 144]}
+    drawing = figures.lines(x, powers, **titles, powers=True, crossings=[("square", "straight")])
+    assert "square and straight cross at 9." in drawing.alt
+
+
+def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
+    drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
+    assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
+
+
+def test_bars_apart_have_a_scale_each() -> None:
+    series = {"score": [1, 2], "weight": [10, 40]}
+    drawing = figures.bars(["a", "b"], series, y_title="", alt="two by two bars", apart=True)
+    wide = [float(w) for w in re.findall(r'<rect [^>]*? width="([^"]+)"', drawing.svg)]
+    assert wide[1] == pytest.approx(2 * wide[0], abs=0.2) and wide[3] == wide[1]
+
+
 def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     whole = figures.bars(["a", "b"], {"n": [8, -23]}, y_title="bits", alt="two bars of whole bits")
     assert {"8", "−23"} <= set(texts(whole))
@@ -152,6 +224,7 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
 TURNED = {"features": ("", ""), "answer": "price"}
 CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
+LOOKS = np.ones((1, 1, 1, 2, 2)) / 2
 MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
 
 
@@ -165,20 +238,39 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.heatmap([1.0], name="w"),
         lambda: figures.heatmap(np.zeros((0, 2)), name="w"),
         lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]),
+        lambda: figures.heatmap([[1.0]], name="w", forbidden=[True, False]),
         lambda: figures.matrix_equation("="),
-        lambda: figures.head_weights(np.zeros((2, 3)), "abc"),
+        lambda: figures.matrix_equation(("X", [[1.0]], ["a", "b"], None), "=", ("Y", [[1.0]])),
+        lambda: figures.matrix_equation(("X", [[1.0]], None, {"a": 2}), "=", ("Y", [[1.0]])),
+        lambda: figures.matrix_equation(("X", [[2.0]]), "·", ("W", [[2.0]]), "=", ("Q", [[5.0]])),
+        lambda: figures.matrix_equation(*factors(), start=(3, 0)),
+        lambda: figures.permuted(*[np.eye(3)] * 4, "pqr", np.eye(3), start=(0, 1, 1)),
+        lambda: figures.permuted(*[np.eye(4)] * 4, "pqrs", np.eye(4)),
+        lambda: figures.permuted(*[np.eye(3)] * 4, "pqr", np.eye(2)),
+        lambda: figures.attention_steps(*[np.eye(4)] * 4, "pqrs"),
+        lambda: figures.attention_steps(np.ones((3, 4)), *[np.ones((3, 2))] * 3, "pqr"),
+        lambda: figures.head_weights(np.zeros((2, 3)), "abc", ["one", "other"]),
+        lambda: figures.head_weights(np.zeros((2, 3, 3)), "abc", ["one"]),
+        lambda: figures.head_weights(np.zeros((0, 3, 3)), "abc", []),
         lambda: figures.heads_diagram(7, 12, 5, 4, 5),
+        lambda: figures.heads_diagram(9, 12, 3, 4, 5),
         lambda: figures.shared_heads(6, [4]),
-        lambda: figures.which_head({}, [[1.0]], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]]}, [1.0], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]]}, [[1.0]], ["p", "q"]),
-        lambda: figures.which_head({"a": [[1.5]]}, [[1.0]], ["p"]),
-        lambda: figures.which_head({"a": [[1.0]], "b": [[1.0, 0.0]]}, [[1.0]], ["p"]),
+        lambda: figures.which_head({"A": [1.0]}, [("A", "A")], np.ones((2, 2))),
+        lambda: figures.which_head({}, [], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0]}, [], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0]}, [("A", "B")], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.5]}, [("A", "A")], np.eye(3)[1:]),
+        lambda: figures.which_head({"A": [1.0], "B": [1.0, 0.0]}, [("A", "B")], np.eye(3)[1:]),
         lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
         lambda: figures.cosine_histograms({}),
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
         lambda: figures.turned_pair((0.0, 1.0)),
         lambda: figures.turned_pair(step=45),
+        lambda: figures.clock_hands(3, 8, start=0),
+        lambda: figures.clock_hands(25, 8, start=0),
+        lambda: figures.clock_hands(7, 9, start=0),
+        lambda: figures.clock_hands(7, 18, start=0),
+        lambda: figures.clock_hands(7, 8, start=7),
         lambda: figures.rotary_offset((0.0, 0.0), (1.0, -1.0), ("q", "k")),
         lambda: figures.rotary_offset((1.0, 0.0, 2.0), (1.0, -1.0), ("q", "k")),
         lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), n_offsets=7),
@@ -192,8 +284,9 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
         lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
-        lambda: figures.word_in_context("bank", ["fish swim"], ["water"]),
-        lambda: figures.word_in_context("bank", ["bank"], ["water"], start="2"),
+        lambda: thumbnail(20),
+        lambda: figures.word_in_context("bank", ["fish swim"]),
+        lambda: figures.word_in_context("bank", ["bank"], start="2"),
         lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
         lambda: figures.bytes_explorer([1, 2], {"a": [1, 2]}, limits={}, start=3),
         lambda: figures.bytes_explorer([1, 2], {}, limits={}, start=1),
@@ -209,21 +302,42 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
         lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
         lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1, 2, 2)) / 2),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1))),
-        lambda: figures.head_explorer(["a"], np.ones((1, 1, 1, 1)), start=(0, 1, 0)),
-        lambda: figures.head_explorer(["a" * 17], np.ones((1, 1, 1, 1))),
+        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 1, 1, 3, 3)), looks=("a", "b")),
+        lambda: figures.head_explorer({"": "a"}, np.ones((1, 1, 1, 1, 1)), looks=("a", "a")),
+        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 2, 2)), looks=("a", "b")),
+        lambda: figures.head_explorer({}, np.ones((0, 1, 1, 0, 0)), looks=("a", "b")),
+        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "c")),
+        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "b"), start=(0, 1)),
+        lambda: figures.head_explorer({"": ["a" * 20, "b"]}, LOOKS, looks=("b", "b")),
+        lambda: figures.head_explorer(
+            {"": "ab", "2": "ba"}, np.ones((2, 1, 1, 2, 2)), looks=("a", "b")
+        ),
         lambda: figures.scaling_explorer((4, 16), start=5),
+        lambda: figures.scaling_explorer((16, 4), start=4),
+        lambda: figures.score_growth({}),
         lambda: figures.temperature_explorer([1.0], ["a"]),
         lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),
         lambda: figures.temperature_explorer([1.0, 2.0], ["a", "b"], powers=(1, 2)),
-        lambda: figures.squares([1.0], name="z", rows="", columns=""),
-        lambda: figures.squares([[1.5]], name="z", rows="", columns=""),
         lambda: figures.lines([1], {}, x_title="", y_title="", alt=WORDS),
         lambda: figures.lines([1, 2], {"a": [1]}, x_title="", y_title="", alt=WORDS),
+        lambda: figures.lines(
+            [1, 2],
+            {"a": [1, 2], "b": [2, 3]},
+            x_title="",
+            y_title="",
+            alt=WORDS,
+            crossings=[("a", "b")],
+        ),
         lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt=WORDS),
-        lambda: figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 1)), "ab"),
+        lambda: figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 3)), "ab"),
+        lambda: figures.attention_stepper(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 1)), "ab"),
         lambda: figures.memory_levels({}),
+        lambda: figures.memory_levels(dict.fromkeys("ab", figures.Level(1.0, "", ""))),
+        lambda: figures.memory_levels(figures.H200, 0),
+        lambda: figures.memory_levels(figures.H200, peak=0.0),
+        lambda: figures.online_row([1.0], [1.0]),
+        lambda: figures.online_row([1.0, 2.0], [1.0]),
+        lambda: figures.online_row([1.0, np.inf], [1.0, 2.0]),
         lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
         lambda: figures.roofline_explorer([2], {"a": [1.0]}, **MACHINE, start=2),

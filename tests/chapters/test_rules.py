@@ -16,7 +16,9 @@ Cell = dict[str, Any]
 Notebook = dict[str, Any]
 Change = Callable[[Notebook], object]
 
-SVG = '<figure><svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></figure>'
+SVG = """<div class="attn-figure">
+  <svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></div>"""
+CAPTION = "# @title A square has four sides."
 
 
 def code(source: str, *outputs: Cell, tags: tuple[str, ...] = ()) -> Cell:
@@ -55,7 +57,7 @@ def good() -> Notebook:
         code("assert 1 == 1", tags=("eq-same",)),
         code("x = 2\nx", result(text_plain="2")),
         code("for i in range(2):\n    print(i)", stream("0\n1\n")),
-        code("figure", result(text_html=SVG, text_plain="A square")),
+        code(f"{CAPTION}\nfigure", result(text_html=SVG, text_plain="A square"), tags=("fig-a",)),
         code("raise ValueError('no')", error(), tags=("raises-exception",)),
         code("x", result(text_plain="2"), tags=("nbval-ignore-output", "timing")),
         code("np.testing.assert_allclose(x, x)"),
@@ -108,7 +110,7 @@ BAD: dict[str, list[Change]] = {
     "every_cell_ran": [put("x = 2", execution_count=None)],
     "closing_expression_shows": [
         put("x = 2", outputs=[]),
-        put("figure", outputs=[]),
+        put(CAPTION, outputs=[]),
         add(code("values.sort()")),
         add(code("%matplotlib inline\nx")),
     ],
@@ -174,11 +176,11 @@ BAD: dict[str, list[Change]] = {
         add(text("$$a = c$$ (other)")),
     ],
     "figures_have_words": [
-        put("figure", outputs=[result(text_html=SVG.replace(' role="img"', ""))]),
-        put("figure", outputs=[result(text_html=SVG.replace("of five words", ""))]),
-        put("figure", outputs=[result(text_html=SVG + "<svg></svg>")]),
-        put("figure", outputs=[{**result(), "data": {"image/svg+xml": "<svg></svg>"}}]),
-        put("figure", outputs=[PNG]),
+        put(CAPTION, outputs=[result(text_html=SVG.replace(' role="img"', ""))]),
+        put(CAPTION, outputs=[result(text_html=SVG.replace("of five words", ""))]),
+        put(CAPTION, outputs=[result(text_html=SVG + "<svg></svg>")]),
+        put(CAPTION, outputs=[{**result(), "data": {"image/svg+xml": "<svg></svg>"}}]),
+        put(CAPTION, outputs=[PNG]),
         add(text("![a square](square.png)")),
         add(text('<img src="square.png">')),
     ],
@@ -198,6 +200,13 @@ BAD: dict[str, list[Change]] = {
             if cell["source"].startswith("assert")
             and "check" not in cell["metadata"].get("tags", [])
         ]
+    ],
+    "figures_have_captions": [
+        put(CAPTION, source="figure"),
+        reword(CAPTION, ".", ""),
+        add(code(f"{CAPTION}\nfigure", result(text_html=SVG))),
+        add(code(f"{CAPTION}\nfigure", result(text_html=SVG), tags=("fig-a",))),
+        add(code(CAPTION, tags=("fig-b",))),
     ],
     "chapter_has_its_size": [
         add(text("one two " * 1_500)),
@@ -265,7 +274,7 @@ def test_counts_are_of_what_a_reader_meets() -> None:
             text("## What we know\n\nsix"),
         ]
     }
-    assert counts(notebook) == (2 + 5 + 1 + 4, 5, 1, 1)
+    assert counts(notebook) == (2 + 5 + 1 + 4, 4, 1, 1)
 
 
 @pytest.mark.parametrize(

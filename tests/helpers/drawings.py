@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,18 @@ SIZES = (4, 16, 64)
 WALKED = np.array([[1.0, 0.0, 2.5, -1.0], [-2.0, -0.5, 0.0, 3.0], [0.5, 0.5, 1.5, 2.0]])
 WALKED_VALUE = np.array([1.0, 3.0, -2.0, 4.0])
 
+# The largest score rises at the keys 2 and 4.
+ARRIVING, ARRIVING_VALUE = (
+    np.array([0.5, -1.0, 2.0, 2.0, 3.5]),
+    np.array([2.0, 1.0, -1.0, 3.0, 0.0]),
+)
+
+TOKENS = 4096, 64
+MEMORIES = {
+    "cache": figures.Level(8e6, "8 MB", "tiles", 12e12),
+    "memory": figures.Level(9e9, "9 GB", "Q, K, V", 2e12),
+}
+
 DRINKS = ["herb tea", "juice", "coffee"]
 DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
 PRICES = np.array([2.0, 4.0, 3.0])
@@ -23,29 +36,52 @@ KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
 WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
 
 BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
-PROBES = ("water", "shore", "money")
+ASKING = ("fish", "loan", "river")  # one of them in each
 
 # Exact, rounded (257 and 259 lie halfway between two numbers of bfloat16), too small, too large.
 BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
 BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10³⁹": -1e39}
 
-LETTERS = {"Ann to Bo": [[0, 0], [1, -1], [1, 1]], "Bo to Ann": [[0, 0], [1, 1], [1, -1]]}
+PEOPLE = {"Ann": [1.0, -1.0], "Bo": [1.0, 1.0]}
+LETTERS = [("Ann", "Bo"), ("Bo", "Ann")]
 HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
+TWO_HEADS = [[[1, 0], [0.5, 0.5]], np.eye(2)]
 
 LENGTHS = [1000, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
 
 BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
 
+SHIFTS = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, 1.0]])
+
 
 def rules() -> dict[int, dict[str, experiments.RuleStatistics]]:
     return {d_k: experiments.scaling_rules(d_k, n_draws=50) for d_k in SIZES}
+
+
+def sampled() -> dict[int, np.ndarray]:
+    """Return scores of 300 pairs for each d_k."""
+    pairs = np.random.default_rng(0).standard_normal((2, 300, max(SIZES)))
+    return {d_k: pairs[:, :, :d_k].prod(axis=0).sum(axis=1) for d_k in SIZES}
 
 
 def projected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Q, K and V of the running example."""
     example = examples.running()
     return example.X @ example.W_Q, example.X @ example.W_K, example.X @ example.W_V
+
+
+def factors() -> tuple[Any, ...]:
+    """Return the running example's scores as the product of queries and keys."""
+    (query, key, _), tokens = projected(), examples.running().tokens
+    named = ("Q", query, tokens, ["first", "second"]), "·", ("Kᵀ", key.T, None, tokens)
+    return *named, "=", ("R", query @ key.T)
+
+
+def matrix_product() -> figures.MovingDrawing:
+    drawing = figures.matrix_equation(*factors(), digits=2, start=(0, 1))
+    assert isinstance(drawing, figures.MovingDrawing)
+    return drawing
 
 
 def formed() -> tuple[np.ndarray, np.ndarray]:
@@ -58,16 +94,21 @@ def cosines() -> dict[int, np.ndarray]:
     return {2: np.cos(np.arange(400)), 64: (q * k).sum(axis=1) / 64}
 
 
+def head_weights_of_two() -> np.ndarray:
+    """Return the weights of two layers with two heads in two sentences."""
+    mixed = [[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]]
+    one = np.array([[mixed, np.eye(3)], [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]]])
+    return np.stack([one, one[::-1, :, :, ::-1]])
+
+
 def head_explorer() -> figures.MovingDrawing:
-    weights = [
-        [[[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.496, 0.004]], np.eye(3)],
-        [np.ones((3, 3)) / 3, np.eye(3)[[1, 2, 0]]],
-    ]
-    return figures.head_explorer(["[CLS]", "a", "because"], weights, start=(2, 0, 0))
+    sentences = {"one": ["[CLS]", "a", "because"], "other": ["[CLS]", "a", "so"]}
+    return figures.head_explorer(
+        sentences, head_weights_of_two(), looks=("a", "[CLS]"), start=(1, 0)
+    )
 
 
 STILL: dict[str, Callable[[], figures.Drawing]] = {
-    "attention_steps": lambda: figures.attention_steps(3, 4, 2, 5),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
@@ -77,8 +118,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
-    "head_weights": lambda: figures.head_weights([[[1, 0], [0.5, 0.5]], np.eye(2)], ["p", "q"]),
-    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
@@ -89,10 +128,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
     "matrix_equation": lambda: figures.matrix_equation(
-        ("X", [[1.0, -1.0]]), "·", ("W", [[2.0], [0.5]]), "=", ("Q", [[1.5]])
-    ),
-    "memory_levels": lambda: figures.memory_levels(
-        {"cache": ("1 MB", "tiles"), "memory": ("9 GB", "Q, K, V")}
+        ("X", [[1.0, -1.0, 0.5]], ["p"], {"pair": 2, "one": 1}), "→", ("Q", [[1.5]])
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
@@ -105,28 +141,38 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "rule_curves_log": lambda: figures.rule_curves(
         SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
     ),
-    "score_growth": lambda: figures.score_growth(SIZES, [2.1, 3.9, 8.0]),
+    "score_growth": lambda: figures.score_growth(sampled()),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
-    "squares": lambda: figures.squares(
-        [[1.0, -1.0, 0.25], [0.0, -0.25, 0.001]], name="z", rows="position", columns="entry"
-    ),
 }
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
+    "attention_steps": lambda: figures.attention_steps(
+        *examples.running()[1:], examples.running().tokens
+    ),
     "backward_walk": lambda: figures.backward_walk(),
     "bytes_explorer": lambda: figures.bytes_explorer(
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
+    "clock_hands": lambda: figures.clock_hands(7, 10, start=4),
+    "first_screen": lambda: figures.first_screen(),
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
+    "head_weights": lambda: figures.head_weights(TWO_HEADS, ["p", "q"], ["first", "itself"]),
+    "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
+    "matrix_product": matrix_product,
     "mask_explorer": lambda: figures.mask_explorer(
         3, (2, 4), (0, 2), start=("causal, bottom-right", 2, 0)
     ),
+    "memory_levels": lambda: figures.memory_levels(MEMORIES, *TOKENS),
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
+    "online_row": lambda: figures.online_row(ARRIVING, ARRIVING_VALUE),
+    "permuted": lambda: figures.permuted(
+        *examples.running()[1:], examples.running().tokens, SHIFTS, start=(1, 2, 0)
+    ),
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline_explorer": lambda: figures.roofline_explorer(
         [16, 64, 128],
@@ -147,8 +193,8 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "turned_query": lambda: figures.turned_query(
         DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
     ),
-    "which_head": lambda: figures.which_head(LETTERS, HEADS, ["it", "from", "to"]),
-    "word_in_context": lambda: figures.word_in_context("bank", BANKS, PROBES),
+    "which_head": lambda: figures.which_head(PEOPLE, LETTERS, HEADS),
+    "word_in_context": lambda: figures.word_in_context("bank", BANKS, ASKING),
 }
 
 DRAWINGS = STILL | MOVING

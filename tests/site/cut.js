@@ -24,7 +24,7 @@
       if (!text) continue;  // what changes there are no words
       const words = figure.querySelector(`[data-part="${name}"]`);
       const before = words.textContent;
-      for (const value of new Set(text)) {
+      for (const value of new Set(Array.isArray(text[0]) ? text[0] : text)) {
         words.textContent = value;
         look(words);
       }

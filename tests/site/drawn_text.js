@@ -13,7 +13,7 @@
   const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const found = [];
-  for (const figure of document.querySelectorAll("figure.attn-figure")) {
+  for (const figure of document.querySelectorAll(".attn-figure")) {
     const paper = rgba(getComputedStyle(figure).backgroundColor).slice(0, 3);
     const shapes = [];
     for (const shape of figure.querySelectorAll("svg :is(rect, path, circle, polygon, text)")) {

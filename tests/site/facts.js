@@ -30,7 +30,7 @@
   });
 
   const style = getComputedStyle(document.body);
-  const variables = ["ink", "muted", "grid", "paper", "blue", "orange", "green"];
+  const variables = ["ink", "muted", "grid", "paper", "query", "key", "value"];
   return {
     paper: style.backgroundColor,
     headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]
@@ -47,7 +47,7 @@
     images: [...document.querySelectorAll("article img")].map((image) => ({
       source: image.getAttribute("src"), width: image.naturalWidth, alt: image.alt,
     })),
-    drawings: [...document.querySelectorAll("figure svg")].filter(shown).map((svg) => ({
+    drawings: [...document.querySelectorAll(".attn-figure svg")].filter(shown).map((svg) => ({
       size: size(svg), parts: svg.querySelectorAll("*").length, role: svg.getAttribute("role"),
       name: name(svg),
     })),

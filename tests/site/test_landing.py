@@ -1,14 +1,15 @@
-"""The first page: a formula whose parts lead to the chapters, a figure at once, the ladder."""
+"""The first page: a figure at once, a formula whose parts lead to chapters, cards, the ladder."""
 
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from attnlib import implementations
-from tests.site.conftest import OpenPage, chapters
+from tests.site.conftest import OpenPage, chapters, pages
 
 # The words under each part, in the order of the formula, and the chapter it leads to.
 PARTS = {
@@ -52,14 +53,40 @@ def test_the_formula_fits_wherever_it_stands(open_page: OpenPage, width: int) ->
             assert apart > -0.5, f"two pieces overlap at {width}"
 
 
+@pytest.mark.quick
+def test_a_phone_shows_the_figure_and_where_to_start_at_once(open_page: OpenPage) -> None:
+    page = open_page("index", width=360, height=780).page
+    drawing = page.locator(".first-screen svg")
+    for one in (
+        drawing,
+        page.get_by_role("button", name="play: step"),
+        page.locator(".book-start"),
+    ):
+        box = one.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 360
+        assert box["y"] + box["height"] <= 780
+    start = page.locator(".book-start a")
+    assert start.get_attribute("href") == f"{chapters()[0]}.html"
+
+
+def test_a_card_has_the_title_of_its_chapter_and_a_picture(book: Path, open_page: OpenPage) -> None:
+    cards = open_page("index").page.locator(".chapter-cards a")
+    assert cards.count() == len(chapters())
+    for card, name in zip(cards.all(), chapters(), strict=True):
+        page = (book / f"{name}.html").read_text(encoding="utf-8")
+        [title] = re.findall(r"<title>(.*?) - Attention", page)
+        assert str(card.text_content()).strip().startswith(f"{unescape(title)} ")
+        assert card.locator("svg[aria-hidden=true] path").count()
+
+
 def test_every_page_of_the_course_can_be_reached_from_the_first(open_page: OpenPage) -> None:
     article = open_page("index").page.locator("article")
     links = article.locator("a").evaluate_all("links => links.map(l => l.getAttribute('href'))")
     for number, name in enumerate(chapters(), start=1):
         named = article.locator("a", has_text=re.compile(rf"^{number}\. "))
         assert named.get_attribute("href") == f"{name}.html"
-    wanted = ("notation", "glossary", "errata", "sources")
-    assert {f"reference/{one}.html" for one in wanted} <= {*links}
+    wanted = {name for name in pages() if name.startswith("reference/") and name.count("/") == 1}
+    assert {f"{name}.html" for name in wanted} <= {*links}
 
 
 def test_implementations_lead_to_a_chapter_about_them(open_page: OpenPage, book: Path) -> None:

@@ -3,6 +3,9 @@
 That the stored frames are right is held by tests/attnbook/test_moving_figures.py, and by nbval that
 the notebooks store them. Outside of the book, what a notebook stores is put into a bare page; no
 other file is there, and no network.
+
+Motion is reduced where a test asks what stands there after a step, because nothing is on its way
+then. What moves, plays and follows the pointer is asked of a small drawing made for it.
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from typing import Any
 
 import pytest
 
+from attnbook.figures.drawing import rect, tag, text
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit
+from attnbook.figures.moving import moving as moving_drawing
 from tests.site.conftest import OpenPage, pages
 from tools import ROOT, notebooks
 
-MOVING = "figure.attn-moving"
+MOVING = ".attn-moving"
 # All figures have the same program. The first of these has a slider, the others a list or two more.
 KINDS = ("chapters/03_scaling", "chapters/07_masks", "chapters/19_real_model")
 
@@ -50,7 +56,8 @@ WRONG = """(figure, places) => {
     const part = svg.querySelector(`[data-part="${name}"]`);
     for (const [key, values] of Object.entries(attributes)) {
       const drawn = key === "text" ? part.textContent : part.getAttribute(key);
-      ask(`${name} ${key}`, drawn, values[frame]);
+      const [kinds, which] = Array.isArray(values[0]) ? values : [values];
+      ask(`${name} ${key}`, drawn, kinds[which ? which.charCodeAt(frame) - 93 : frame]);
     }
   }
   ask("label", svg.getAttribute("aria-label"), labels[frame].replace("\\n", " "));
@@ -98,7 +105,7 @@ def moving(book: Path, open_page: OpenPage) -> Iterator[Callable[..., list[Any]]
     def figures(name: str, **options: Any) -> list[Any]:
         if "attn-moving" not in (book / f"{name}.html").read_text(encoding="utf-8"):
             return []
-        visits.append(open_page(name, **options))
+        visits.append(open_page(name, motion="reduce", **options))
         found: list[Any] = visits[-1].page.locator(MOVING).all()
         assert found
         return found
@@ -172,6 +179,127 @@ def test_a_mouse_drags_the_slider(moving: Callable[..., list[Any]], name: str) -
     assert_shows(figure, start(figure) | end)
 
 
+# -- the engine ------------------------------------------------------------------------------------
+
+
+def sliding(**options: Any) -> MovingDrawing:
+    """Return a square that slides over three places, in two sizes, and can be clicked and drawn."""
+
+    def draw(size: int, place: int) -> Frame:
+        square = rect(150 * place, 10, 20 + 20 * size, 20, "query", data_part="square")
+        path = tag("path", d=f"M0 {60 + 5 * size}l9 {4 - 4 * place}10-1", data_part="path")
+        words = text(200, 90, "abc"[place], data_part="letter")
+        hits = [hit(150 * i, 0, 150, 50, f"place:{i}", drag=True) for i in range(3)]
+        both = hit(0, 50, 448, 50, "size:1 place:2")
+        told = f"The square is at {place}.\nIts size is {size}."
+        return Frame(square + path + words + "".join(hits) + both, told, [(str(size), str(place))])
+
+    controls = (
+        Control("size", "size", ("small", "large"), kind="choice"),
+        Control("place", "place", ("0", "1", "2"), 0, pace=0.1, **options),
+    )
+    return moving_drawing(draw, controls, 448, 100, columns=("size", "place"))
+
+
+Sliding = Callable[..., Any]
+
+
+@pytest.fixture
+def slide(browser: Any) -> Iterator[Sliding]:
+    """Open the small drawing alone, with or without motion."""
+    contexts = []
+
+    def open_it(motion: str = "no-preference", **options: Any) -> Any:
+        contexts.append(browser.new_context(reduced_motion=motion))
+        page = contexts[-1].new_page()
+        page.set_content(
+            f"<!doctype html><title>A square</title>{sliding(**options)._repr_html_()}"
+        )
+        return page.locator(MOVING)
+
+    yield open_it
+    for context in contexts:
+        context.close()
+
+
+# What the square's x was in each of so many frames of the screen.
+WATCH = """figure => new Promise(resolve => {
+  const seen = [], square = figure.querySelector("[data-part=square]");
+  const look = () => {
+    seen.push(Number(square.getAttribute("x")));
+    if (seen.length < 40) requestAnimationFrame(look); else resolve(seen);
+  };
+  const slider = figure.querySelector("input");
+  slider.value = 2;
+  slider.dispatchEvent(new Event("input"));
+  look();
+})"""
+
+
+@pytest.mark.quick
+def test_numbers_go_from_frame_to_frame_and_end_where_they_belong(slide: Sliding) -> None:
+    figure = slide()
+    seen = figure.evaluate(WATCH)
+    assert seen[0] < 100 and seen[-1] == 300 and seen == sorted(seen)
+    assert len({*seen} - {0.0, 300.0}) >= 3  # it was seen on its way
+    assert_shows(figure, {"size": 0, "place": 2})
+
+
+@pytest.mark.quick
+def test_where_motion_is_unwanted_numbers_are_there_at_once(slide: Sliding) -> None:
+    assert {*slide("reduce").evaluate(WATCH)} == {300}
+
+
+@pytest.mark.quick
+def test_play_goes_to_the_last_step_and_stops_there_or_where_it_is_told(slide: Sliding) -> None:
+    figure = slide("reduce")
+    button, slider = figure.get_by_role("button"), figure.locator("input")
+    assert button.get_attribute("aria-label") == "play: place"
+    button.click()
+    assert button.get_attribute("aria-label") == "pause"
+    figure.get_by_role("button", name="play: place").wait_for()
+    assert_shows(figure, {"size": 0, "place": 2})
+    assert figure.locator("p[role=status]").text_content() == "The square is at 2."
+    button.click()  # from the start again, because it stands at the end
+    assert slider.input_value() in "01"
+    figure.locator("select").select_option("1")  # a hand on a control stops the play
+    assert button.get_attribute("aria-label") == "play: place"
+
+
+@pytest.mark.quick
+def test_what_plays_by_itself_does_so_once_and_not_where_motion_is_unwanted(slide: Sliding) -> None:
+    figure = slide(once=True)
+    figure.locator("output").filter(has_text="2").wait_for()
+    still = slide("reduce", once=True)
+    still.page.wait_for_function("() => new Promise(resolve => setTimeout(resolve, 500, true))")
+    assert_shows(still, {"size": 0, "place": 0})
+
+
+@pytest.mark.quick
+def test_the_drawing_itself_is_a_control(slide: Sliding) -> None:
+    figure = slide("reduce")
+    box, mouse = figure.locator("svg").bounding_box(), figure.page.mouse
+    scale = box["width"] / 448
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return box["x"] + scale * x, box["y"] + scale * y
+
+    mouse.click(*at(220, 20))
+    assert_shows(figure, {"size": 0, "place": 1})
+    mouse.move(*at(20, 20))
+    mouse.down()
+    mouse.move(*at(400, 20), steps=5)
+    assert_shows(figure, {"size": 0, "place": 2})
+    mouse.move(*at(20, 20), steps=5)
+    mouse.up()
+    mouse.move(*at(400, 20))
+    assert_shows(figure, {"size": 0, "place": 0})
+    figure.page.keyboard.press("ArrowRight")  # the keyboard goes on from there
+    assert_shows(figure, {"size": 0, "place": 1})
+    mouse.click(*at(220, 80))  # this sets two
+    assert_shows(figure, {"size": 1, "place": 2})
+
+
 # -- outside of it ---------------------------------------------------------------------------------
 
 # As Jupyter does it: markup that is inserted does not run, so each script is put in anew.
@@ -198,7 +326,7 @@ def stored(chapter: str) -> str:
 @pytest.fixture
 def bare(browser: Any) -> Iterator[Any]:
     """An empty page without any file or network, which remembers its `problems`."""
-    context = browser.new_context(viewport={"width": 800, "height": 900})
+    context = browser.new_context(viewport={"width": 800, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
     page.route("**/*", lambda route: route.abort())
     page.problems = []

@@ -70,6 +70,16 @@ def test_normalise_gives_the_one_form() -> None:
     assert notebooks.normalise(new) == new
 
 
+def test_a_cell_that_only_draws_hides_its_code() -> None:
+    cell = code("# @title A square.\ndraw()", id="a", metadata={"tags": ["fig-square"]})
+    [new] = notebooks.normalise(untidy() | {"cells": [cell]})["cells"]
+    assert new["metadata"] == {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["hide-input", "fig-square"],
+    }
+
+
 def test_the_command_writes_the_one_text_and_names_what_it_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

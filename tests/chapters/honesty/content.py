@@ -21,6 +21,7 @@ from honesty.cells import (
 )
 from tools import ROOT
 from tools.counts import LIMIT, Counts, counts
+from tools.notebooks import FIGURE_TAG
 
 # -- equations ------------------------------------------------------------------------------------
 
@@ -141,6 +142,27 @@ def _picture_faults(cell: Cell, output: dict[str, dict[str, object]]) -> Iterato
                 yield f"an image without alt text of at least {FEWEST_WORDS} words"
 
 
+CAPTION = re.compile(r"# @title \S.*\.(?:\n|$)")
+
+
+def figures_have_captions(notebook: Notebook) -> list[str]:
+    """A cell that draws has a tag fig-… of its own, and a title of one sentence, its caption."""
+    faults, names = [], []
+    for name, cell in code_cells(notebook):
+        drawn = any("attn-figure" in shown for shown in map(_html, cell["outputs"]))
+        own = [tag for tag in tags(cell) if tag.startswith(FIGURE_TAG)]
+        names += own
+        if (drawn, len(own)) not in ((True, 1), (False, 0)):
+            faults.append(f"{name}: {len(own)} tags {FIGURE_TAG}…, and {drawn * 1} drawings")
+        if own and not CAPTION.match(cell["source"]):
+            faults.append(f"{name}: no first line '# @title' with a sentence")
+    return faults + [f"{name}: two cells" for name in set(names) if names.count(name) > 1]
+
+
+def _html(output: dict[str, dict[str, object]]) -> str:
+    return str(output.get("data", {}).get("text/html", ""))
+
+
 # -- exercises and asserts ------------------------------------------------------------------------
 
 FEWEST_EXERCISES = 3
@@ -245,6 +267,7 @@ def papers_are_in_the_bibliography(notebook: Notebook) -> list[str]:
 RULES: tuple[Rule, ...] = (
     equations_are_evaluated,
     figures_have_words,
+    figures_have_captions,
     exercises_are_checked,
     claims_are_asserted,
     chapter_has_its_size,
