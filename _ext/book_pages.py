@@ -41,6 +41,12 @@ FONTS = """<script>
         document.head.append(Object.assign(document.createElement("link"), link));
       }
     </script>"""
+# What is far below is laid out when the reader comes near (book.css), so its height is told before:
+# that of a drawing by its shape, that of code by its lines.
+DRAWN = re.compile(
+    r'(<svg [^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]* style="max-width:100%;height:auto)"'
+)
+CODE = re.compile(r'<div class="highlight"(><pre>.*?</pre>)', re.DOTALL)
 SKIP = re.compile(r'<a class="skip-to-content.*?</a>', re.DOTALL)
 FIRST_SWITCH = '<input type="checkbox" class="sidebar-toggle" name="__navigation"'
 INLINE = r"<{0}(?![^>]*\b(?:src|type)=)[^>]*>(.*?)</{0}>"
@@ -149,6 +155,13 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
                 raise ExtensionError(f"book_pages: {path.name} has no {old}; has Furo changed?")
             html = html.replace(old, new)
         html = html.replace(DRAWING_STYLE, "")
+        html = DRAWN.sub(r'\1;aspect-ratio:\2/\3"', html)
+        html = CODE.sub(
+            lambda code: (
+                f'<div class="highlight" style="--lines:{code[1].count(chr(10))}"{code[1]}'
+            ),
+            html,
+        )
         # The link that skips comes before the two switches, which book.css lets the keyboard reach.
         [skip] = SKIP.findall(html)
         html = html.replace(skip, "").replace(FIRST_SWITCH, skip + FIRST_SWITCH, 1)

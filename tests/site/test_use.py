@@ -132,3 +132,22 @@ def test_code_that_scrolls_is_a_stop_for_the_tab_key(open_page: OpenPage) -> Non
     wide.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.activeElement.scrollLeft > 0")
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_nothing_moves_when_what_is_far_comes_near(open_page: OpenPage, width: int) -> None:
+    """Drawings and code are laid out when the reader comes near, and their heights are known."""
+    page = open_page("chapters/12_online_softmax", width=width).page
+    height = "document.documentElement.scrollHeight"
+    before = page.evaluate(height)
+    assert (
+        page.locator("div.cell_input div.highlight").last.evaluate(
+            "code => getComputedStyle(code).contentVisibility"
+        )
+        == "auto"
+    )
+    page.keyboard.press("End")
+    page.wait_for_function(f"() => scrollY + innerHeight >= {height} - 2")
+    for at in range(0, before, 600):
+        page.evaluate(f"scrollTo(0, {at})")
+    assert abs(page.evaluate(height) - before) <= 2
