@@ -25,7 +25,8 @@ Notebook = dict[str, Any]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 SETUP_TAG = "set-up"
 FOLDED_TAGS = {SETUP_TAG, "solution"}
-FIGURE_TAG = "fig-"  # of a cell that only draws: its code is hidden, its title is the caption
+UNCHECKED_TAG = "nbval-ignore-output"
+FIGURE_TAG = "fig-"  # of a cell that draws: its title is the caption, and its code is hidden
 SETUP_CELL = f"""\
 # @title Set-up: installs attnlib where it is missing (on Colab); changes nothing else
 import importlib.util
@@ -100,7 +101,8 @@ def _normalised_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     new = {key: metadata[key] for key in CELL_METADATA if metadata.get(key)}
     tags = list(dict.fromkeys(new.pop("tags", [])))
     hidden = new.pop("jupyter", {}).get("source_hidden") is True
-    draws = any(tag.startswith(FIGURE_TAG) for tag in tags)
+    # Where nothing compares the output, the code is what a reader can check, so it stays.
+    draws = any(tag.startswith(FIGURE_TAG) for tag in tags) and UNCHECKED_TAG not in tags
     if draws or FOLDED_TAGS & set(tags):
         # Folded in the book, in Jupyter and in Colab, each of which has its own word for it.
         hidden = True

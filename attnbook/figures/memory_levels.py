@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from attnbook.figures.drawing import line, number, rect, tag, text
+from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 
@@ -45,10 +46,9 @@ BOX = 166.0, 56.0
 # A tile of 128 × 128 float32 scores in each of 132 multiprocessors.
 TILES = 132 * 128**2 * 4
 WAYS = ("three kernels", "one kernel")
+END: dict[str, Any] = {"text_anchor": "end"}
 SMALL = {"Q": "query", "K": "key", "V": "value", "O": "output"}
 LOOK = {"scores": "ink", "weights": "weight", "output": "output"}
-START: dict[str, Any] = {"text_anchor": "start"}
-END: dict[str, Any] = {"text_anchor": "end"}
 
 
 class Move(NamedTuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, line, number, rect, tag, text
-from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.labels import HALO, START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib.numpy_dense import softmax
 
@@ -17,7 +17,6 @@ from attnlib.numpy_dense import softmax
 # as wide as WIDE, and from VALUES on the products with the values.
 LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 72.0, 258.0, 448.0, 324.0
 PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
-START: dict[str, Any] = {"text_anchor": "start"}
 
 
 class Step(NamedTuple):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from cmath import phase
 from collections.abc import Sequence
 from math import cos, degrees, pi, sin
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, axis_title, line, number, rect, tag, text
-from attnbook.figures.labels import decimal
+from attnbook.figures.labels import START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.vectors import axes_of_plane, past_tip, turning_arrow
 from attnlib.positions import rotary, sinusoidal
 
-START: dict[str, Any] = {"text_anchor": "start"}
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # The clocks: their left and right end, radius and centre; below the waves, a row a position.

@@ -11,10 +11,10 @@ import numpy as np
 
 from attnbook.figures.charts import SERIES, canvas, legend_above, powers_axis
 from attnbook.figures.drawing import WIDEST, Drawing, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 LAYOUTS = ("contiguous", "zigzag")
-START: dict[str, Any] = {"text_anchor": "start"}
 
 # The ring, a packet on it, a device with its tiles beside it, and the timetable below.
 CENTRE = WIDEST / 2, 148.0
