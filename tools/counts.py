@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tools import ROOT, parts
+from tools import ROOT, chapters, parts
 from tools.notebooks import Notebook, read
 
 EXERCISES = re.compile(r"(?m)^## +Exercises\b")
@@ -31,9 +31,19 @@ class Counts(NamedTuple):
     minutes: int
 
 
-# A chapter should be read in one sitting. Until all can, none gets longer than the longest is now.
-AIM = Counts(words=1_500, cells=30, formulas=8, minutes=20)
-LIMIT = Counts(words=2_720, cells=51, formulas=14, minutes=42)
+# A chapter is read in one sitting, and so is a page below it. The chapters from 7 on are not yet
+# short enough: none of them gets longer than the longest is now.
+LIMIT = Counts(words=1_500, cells=30, formulas=8, minutes=20)
+LIMIT_BELOW = Counts(words=1_300, cells=30, formulas=8, minutes=20)
+LONG = Counts(words=2_720, cells=51, formulas=14, minutes=42)
+FIRST_LONG = "chapters/07"
+
+
+def limit_of(page: str) -> Counts:
+    """Return the limit of a chapter, or of a page below one."""
+    if page not in chapters():
+        return LIMIT_BELOW
+    return LIMIT if page < FIRST_LONG else LONG
 
 
 def counts(notebook: Notebook) -> Counts:
@@ -62,16 +72,20 @@ def _tags(cell: Notebook) -> set[str]:
 
 
 def main() -> None:
-    """Print each chapter's counts, and how far they are above what is aimed at."""
-    chapters = [page for _, part in parts() for page in part if page.startswith("chapters/")]
-    rows = {"aim": AIM, "limit": LIMIT}
-    rows |= {
-        page.removeprefix("chapters/"): counts(read(ROOT / f"{page}.ipynb")) for page in chapters
-    }
-    print(f"{'':24}" + "".join(f"{name:>16}" for name in Counts._fields))
-    for name, row in rows.items():
-        more = [f"({n - aim:+,})" if n > aim else "" for n, aim in zip(row, AIM, strict=True)]
-        print(f"{name:24}" + "".join(f"{n:8,} {m:7}" for n, m in zip(row, more, strict=True)))
+    """Print the counts of each chapter and page below one, and how far they are above the limit."""
+    pages = [page for _, part in parts() for page in part if page.startswith("chapters/")]
+    rows = {"limit": (LIMIT, LIMIT), "limit below": (LIMIT_BELOW, LIMIT_BELOW)}
+    for page in pages:
+        limit = LIMIT if page in chapters() else LIMIT_BELOW
+        name = page.removeprefix("chapters/")
+        rows[name if page in chapters() else f"  {name}"] = (
+            counts(read(ROOT / f"{page}.ipynb")),
+            limit,
+        )
+    print(f"{'':26}" + "".join(f"{name:>16}" for name in Counts._fields))
+    for name, (row, limit) in rows.items():
+        more = [f"({n - most:+,})" if n > most else "" for n, most in zip(row, limit, strict=True)]
+        print(f"{name:26}" + "".join(f"{n:8,} {m:7}" for n, m in zip(row, more, strict=True)))
 
 
 if __name__ == "__main__":

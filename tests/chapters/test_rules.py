@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from honesty import RULES
+from honesty.content import page_has_its_size
 
-from tools.counts import counts
+from tools.counts import LIMIT, counts
 from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 Cell = dict[str, Any]
@@ -51,8 +52,8 @@ def error() -> Cell:
 def good() -> Notebook:
     """Return a small chapter that keeps every rule; the tests change its cells by their names."""
     cells = [
-        text("# A title\n\n" + "Some plain words. " * 350),
-        code(SETUP_CELL, tags=(SETUP_TAG,)),
+        text("# A title\n\n*10 minutes. Needs nothing.*\n\n" + "Some plain words. " * 350),
+        code(SETUP_CELL, tags=("hide-cell", SETUP_TAG)),
         text("$$a = b$$ (eq-same)\n\nsee [the next](02_scores.ipynb#part), `!ls` and $5!$"),
         code("assert 1 == 1", tags=("eq-same",)),
         code("x = 2\nx", result(text_plain="2")),
@@ -208,11 +209,13 @@ BAD: dict[str, list[Change]] = {
         add(code(f"{CAPTION}\nfigure", result(text_html=SVG), tags=("fig-a",))),
         add(code(CAPTION, tags=("fig-b",))),
     ],
-    "chapter_has_its_size": [
-        add(text("one two " * 1_500)),
-        add(*[code("x = 1")] * 60),
-        add(*[text("$$a = b$$ (eq-more)")] * 15),
-        add(*[code("x = 1\n" * 60)] * 10),
+    "an_equation_is_displayed": [put("$$a = b$$", source="$a = b$")],
+    "minutes_are_counted": [
+        reword("# A title", "10 minutes", "11 minutes"),
+        reword("# A title", "*10", "10"),
+        reword("# A title", "minutes. Needs", "minutes, needs"),
+        reword("# A title", "\n\n*10 minutes", "\n\nSome.\n\n*10 minutes"),
+        add(code("x = 1\n" * 60)),
     ],
     "prose_is_plain": [
         add(text("It works!")),
@@ -259,6 +262,22 @@ def test_rule_refuses(rule: str, change: Change) -> None:
     change(notebook)
     faults = RULES[rule](notebook)
     assert faults and all(isinstance(fault, str) for fault in faults)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [text("one two " * 800)],
+        [code("x = 1")] * 30,
+        [text("$$a = b$$ (eq-more)")] * 9,
+        [code("x = 1\n" * 60)] * 4,
+    ],
+)
+def test_a_page_may_not_grow_beyond_its_limit(more: list[Cell]) -> None:
+    notebook = good()
+    assert page_has_its_size(notebook, LIMIT) == []
+    add(*more)(notebook)
+    assert page_has_its_size(notebook, LIMIT)
 
 
 def test_counts_are_of_what_a_reader_meets() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from honesty import content, execution
 from honesty.cells import Rule
 
-RULES: dict[str, Rule] = {rule.__name__: rule for rule in (*execution.RULES, *content.RULES)}
+PAGE_RULES: dict[str, Rule] = {rule.__name__: rule for rule in (*execution.RULES, *content.RULES)}
+CHAPTER_RULES: dict[str, Rule] = {rule.__name__: rule for rule in content.CHAPTER_RULES}
+RULES = PAGE_RULES | CHAPTER_RULES
 
-__all__ = ["RULES", "content", "execution"]
+__all__ = ["CHAPTER_RULES", "PAGE_RULES", "RULES", "content", "execution"]

@@ -20,7 +20,7 @@ from honesty.cells import (
     tags,
 )
 from tools import ROOT
-from tools.counts import LIMIT, Counts, counts
+from tools.counts import Counts, counts
 from tools.notebooks import FIGURE_TAG
 
 # -- equations ------------------------------------------------------------------------------------
@@ -68,9 +68,11 @@ def equations_are_evaluated(notebook: Notebook) -> list[str]:
             faults.append(f"equation {label}: no cell evaluates it")
         if labels.count(label) > 1:
             faults.append(f"equation {label}: the label is used twice")
-    if not labels:
-        faults.append("no numbered equation")
     return faults
+
+
+def an_equation_is_displayed(notebook: Notebook) -> list[str]:
+    return [] if equation_labels(notebook) else ["no numbered equation"]
 
 
 # -- figures --------------------------------------------------------------------------------------
@@ -227,10 +229,22 @@ def prose(source: str) -> str:
     return re.sub(r"<!--.*?-->|</?[A-Za-z][^>]*>", " ", LINK.sub("]", text), flags=re.DOTALL)
 
 
-def chapter_has_its_size(notebook: Notebook) -> list[str]:
+def page_has_its_size(notebook: Notebook, limit: Counts) -> list[str]:
     """No count of what a reader meets is above its limit; `make counts` prints all of them."""
-    pairs = zip(Counts._fields, counts(notebook), LIMIT, strict=True)
+    pairs = zip(Counts._fields, counts(notebook), limit, strict=True)
     return [f"{n} {name}, and the limit is {limit}" for name, n, limit in pairs if n > limit]
+
+
+MINUTES = re.compile(r"\A# [^\n]+\n\n\*(\d+) minutes\. [^\n]+\*\n")
+
+
+def minutes_are_counted(notebook: Notebook) -> list[str]:
+    """Right below the title, in italics: the minutes that are counted, and what the page needs."""
+    said = MINUTES.match(notebook["cells"][0]["source"])
+    minutes = counts(notebook).minutes
+    if said and int(said[1]) == minutes:
+        return []
+    return [f"cell 1: no '*{minutes} minutes. …*' below the title; got {said and said[0]!r}"]
 
 
 def prose_is_plain(notebook: Notebook) -> list[str]:
@@ -268,9 +282,10 @@ RULES: tuple[Rule, ...] = (
     equations_are_evaluated,
     figures_have_words,
     figures_have_captions,
-    exercises_are_checked,
     claims_are_asserted,
-    chapter_has_its_size,
+    minutes_are_counted,
     prose_is_plain,
     papers_are_in_the_bibliography,
 )
+# A page below a chapter can do without.
+CHAPTER_RULES: tuple[Rule, ...] = (an_equation_is_displayed, exercises_are_checked)
