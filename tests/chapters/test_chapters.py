@@ -1,4 +1,4 @@
-"""Every chapter, and every page below one, keeps the rules of `honesty`; the contents list them all."""
+"""Chapters and the pages below them are those of the contents, and keep the rules of `honesty`."""
 
 from __future__ import annotations
 
