@@ -27,22 +27,20 @@
 
   const start = (figure) => {
     figure.dataset.ready = "true";
-    const data = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
     const svg = figure.querySelector("svg");
     const controls = figure.querySelector(".attn-controls");
     const inputs = [...controls.querySelectorAll("input, select")];
-    const parts = new Map(
-      [...svg.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]),
-    );
     const said = controls.querySelector(".attn-said");
     const buttons = [...controls.querySelectorAll("button")];
     const steps = (button) => inputs.find((one) => one.name === button.value);
-    const ended = (input) => Number(input.value) === data.options[input.name].length - 1;
+    const ended = (input) => Number(input.value) === Number(input.max || input.options?.length - 1);
+    let data = null, parts = null; // read by the first move: most figures of a page get none
     let moves = [], begun = 0, request = 0, playing = null, held = "";
 
     const mark = () => {
       for (const button of buttons) {
-        button.textContent = button === playing?.button ? "❚❚" : ended(steps(button)) ? "↻" : "▶\uFE0E";
+        const sign = button === playing?.button ? "❚❚" : ended(steps(button)) ? "↻" : "▶\uFE0E";
+        if (button.textContent !== sign) button.textContent = sign;
       }
     };
     const tick = (now) => {
@@ -52,6 +50,8 @@
       request = share < 1 ? requestAnimationFrame(tick) : 0;
     };
     const show = (moved) => {
+      data ??= JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+      parts ??= new Map([...svg.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]));
       let frame = 0;
       for (const input of inputs) {
         const options = data.options[input.name];
@@ -139,7 +139,10 @@
     svg.addEventListener("pointerdown", (event) => pick(event, "drag"));
     svg.addEventListener("pointermove", (event) => { if (event.buttons) pick(event, "drag"); });
     controls.hidden = false;
-    show(false);
+    mark();
+    // The page has drawn the frame of the controls' defaults; a browser may have kept other values.
+    const kept = (input) => input.value !== (input.defaultValue ?? input.querySelector("[selected]").value);
+    if (inputs.some(kept)) show(false);
   };
   const startAll = () =>
     document.querySelectorAll(".attn-moving:not([data-ready])").forEach(start);

@@ -300,6 +300,25 @@ def test_the_drawing_itself_is_a_control(slide: Sliding) -> None:
     assert_shows(figure, {"size": 1, "place": 2})
 
 
+@pytest.mark.quick
+def test_a_figure_takes_up_the_values_that_a_browser_kept(slide: Sliding) -> None:
+    """After the page is loaded again, a slider may stand elsewhere than the page says."""
+    figure = slide("reduce")
+    begin = """(figure, places) => {
+      const copy = figure.cloneNode(true), script = copy.querySelector(".attn-moving-script");
+      delete copy.dataset.ready;
+      figure.replaceWith(copy);
+      for (const [name, value] of Object.entries(places)) {
+        copy.querySelector(`[name="${name}"]`).value = value;
+      }
+      const again = document.createElement("script");
+      again.textContent = script.textContent;
+      script.replaceWith(again);
+    }"""
+    figure.evaluate(begin, {"size": 1, "place": 2})
+    assert_shows(figure, {"size": 1, "place": 2})
+
+
 # -- outside of it ---------------------------------------------------------------------------------
 
 # As Jupyter does it: markup that is inserted does not run, so each script is put in anew.
