@@ -135,6 +135,18 @@
         input.dispatchEvent(new Event("input"));
       }
     };
+    // What a click would choose is lit while a pointer is over it, everywhere where it stands.
+    const light = (event) => {
+      for (const lit of svg.querySelectorAll(".attn-lit")) lit.classList.remove("attn-lit");
+      const target = event.type === "pointerover" && event.pointerType !== "touch" &&
+        event.target.closest("[data-pick], [data-drag]");
+      if (!target) return;
+      const { pick, drag } = target.dataset;
+      const same = pick ? `[data-pick="${pick}"]` : `[data-drag="${drag}"]`;
+      for (const one of svg.querySelectorAll(same)) one.classList.add("attn-lit");
+    };
+    svg.addEventListener("pointerover", light);
+    svg.addEventListener("pointerleave", light);
     svg.addEventListener("click", (event) => pick(event, "pick"));
     svg.addEventListener("pointerdown", (event) => pick(event, "drag"));
     svg.addEventListener("pointermove", (event) => { if (event.buttons) pick(event, "drag"); });

@@ -301,6 +301,26 @@ def test_the_drawing_itself_is_a_control(slide: Sliding) -> None:
 
 
 @pytest.mark.quick
+def test_a_pointer_lights_what_a_click_chooses_and_nothing_else(slide: Sliding) -> None:
+    figure = slide("reduce")
+    box, mouse = figure.locator("svg").bounding_box(), figure.page.mouse
+    lit, scale = figure.locator(".attn-lit"), box["width"] / 448
+    assert lit.count() == 0
+    mouse.move(box["x"] + scale * 220, box["y"] + scale * 20)
+    assert lit.get_attribute("data-drag") == "place:1"
+    assert lit.evaluate("lit => getComputedStyle(lit).fillOpacity") == "0.1"
+    mouse.move(box["x"] + scale * 220, box["y"] + scale * 80)
+    assert lit.get_attribute("data-pick") == "size:1 place:2"
+    assert_shows(figure, {"size": 0, "place": 0})
+    mouse.move(box["x"] + scale * 220, box["y"] + box["height"] + 60)
+    assert lit.count() == 0
+    # A finger rests on nothing: it lights nothing that would stay lit.
+    over = "new PointerEvent('pointerover', { pointerType: 'touch', bubbles: true })"
+    figure.locator("[data-pick]").evaluate(f"part => part.dispatchEvent({over})")
+    assert lit.count() == 0
+
+
+@pytest.mark.quick
 def test_a_figure_takes_up_the_values_that_a_browser_kept(slide: Sliding) -> None:
     """After the page is loaded again, a slider may stand elsewhere than the page says."""
     figure = slide("reduce")
