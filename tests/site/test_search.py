@@ -19,7 +19,7 @@ TYPED = {
     "temperature": "04_softmax",
     "numerical stability": "04_softmax",
     "log-sum-exp": "04_softmax",
-    "Jacobian": "04_softmax",
+    "Jacobian": "04_what_learning_sees",
     "attention is all you need": "05_output",
     "causal mask": "07_masks",
     "padding mask": "07_masks",
