@@ -13,7 +13,6 @@ from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.comparison import compared, handout_links
-from attnbook.figures.context import word_in_context
 from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
@@ -40,6 +39,7 @@ from attnbook.figures.scaling import (
     scaling_explorer,
     score_growth,
 )
+from attnbook.figures.sides import word_in_context
 from attnbook.figures.stepper import attention_stepper
 from attnbook.figures.temperature import temperature_explorer
 from attnbook.figures.tile_walk import tile_walk

@@ -1,8 +1,8 @@
-"""A sentence whose words hang on a beam between two words: the moving figure of chapter 05."""
+"""A sentence whose words hang on a beam between two words: what the first page draws with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,7 @@ import numpy as np
 from attnbook import words
 from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import HALO, decimal
-from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
-from attnlib.numpy_dense import softmax
 
-SCALES = {"0": 0.0, "1/√384": 384**-0.5, "1": 1.0, "4": 4.0}
 WIDTH = 448.0
 # The sentence stands on a line; its numbers hang from another; the beam has a middle, where a lean
 # of 0 is, and `UNIT` pixels to a lean of 1. Below are rows of marks, and the numbers of the beam.
@@ -204,116 +201,3 @@ def leaning(tokens: Sequence[str], ends: Sequence[str]) -> tuple[Array, Array]:
     """Return the vectors of words, and their leans: dot products with one end minus the other."""
     x = words.vectors(tokens)
     return x, x @ np.subtract(*words.vectors(ends))
-
-
-def word_in_context(
-    word: str,
-    sentences: Sequence[str],
-    others: Sequence[str] = (),
-    *,
-    ends: tuple[str, str] = ("water", "money"),
-    scales: Mapping[str, float] = SCALES,
-    start: str = "1",
-) -> MovingDrawing:
-    """Return a moving figure: a word's weights and its output, in one sentence after the other.
-
-    Queries, keys and values are the vectors of `attnbook.words` themselves. Controls pick the
-    sentence with the word that asks, and the factor on the scores. Arcs are as thick as the
-    weights. Below, each word lies on a beam where its own vector leans, to the first of `ends` or
-    to the second, as a disc as large as its weight; the output is where the beam balances. The
-    headline says how far attention moves the word from its own place, and how far equal weights do.
-    The figure opens with the sentence in which the two differ most.
-
-    Args:
-        word: A word of every sentence; the figure opens with its question.
-        sentences: Words of `attnbook.words`, with spaces between.
-        others: Words that can ask too. The last of them in a sentence is the sentence's name.
-        ends: The two words that the beam lies between.
-        scales: Factors on the scores, by the names that the control shows.
-        start: The factor that the figure opens with.
-
-    Raises:
-        ValueError: when a sentence lacks the word, or `start` is not among the scales.
-
-    >>> word_in_context("bank", ["fish swim near the bank"]).alt
-    '“bank”, scores × 1, takes 40% from itself: lean 0.03, alone −0.18, with equal weights 0.10.'
-    """
-    if start not in scales:
-        raise ValueError(f"start must be one of {', '.join(scales)}; got {start!r}")
-    split = [sentence.split() for sentence in sentences]
-    for sentence, tokens in zip(sentences, split, strict=True):
-        if word not in tokens:
-            raise ValueError(f"each sentence must have the word {word!r}; got {sentence!r}")
-    places = [[s.index(word), *(j for j, t in enumerate(s) if t in others)] for s in split]
-    cases = [(s, place) for s, asking in enumerate(places) for place in asking]
-    telling = [s[asking[-1]] if asking[1:] else " ".join(s)
-               for s, asking in zip(split, places, strict=True)]  # fmt: skip
-    options = tuple(f"{telling[s]}: {split[s][place]} asks" for s, place in cases)
-    most, names = max(map(len, split)), list(scales)
-    columns = ("sentence", "asks", "scores ×", "weights", "lean alone", "equal weights",
-               "attention")  # fmt: skip
-
-    def found(case: int, scale: int) -> tuple[Array, Array, list[float]]:
-        """Return the weights, the leans of the words, and those of output, mean and asker."""
-        tokens, asks = split[cases[case][0]], cases[case][1]
-        x, leans = leaning(tokens, ends)
-        weights = softmax(scales[names[scale]] * x @ x[asks])
-        three = [float(weights @ leans), float(leans.mean()), float(leans[asks])]
-        return weights, leans, [round(lean, 6) for lean in three]
-
-    def draw(case: int, scale: int) -> Frame:
-        (sentence, asks), (weights, leans, three) = cases[case], found(case, scale)
-        tokens = split[sentence]
-        output, equal, own = three
-        marks = [Mark(name, name, lean) for name, lean in
-                 zip(("attention", "equal weights", "alone"), three, strict=True)]  # fmt: skip
-        numbers, who = [*map(percent, weights)], f"“{tokens[asks]}”"
-        scene = Scene(tokens, asks, leans, [*map(thickness, weights)], numbers, weights, True,
-                      marks)  # fmt: skip
-        moved, plain = (decimal(abs(round(lean, 2) - round(own, 2))) for lean in three[:2])
-        if not scales[names[scale]]:
-            title = "Scores × 0: all weights are equal"
-            more = f"{who} moves by {plain} (% are rounded)"
-        else:
-            more = f"than with equal weights: {moved}, not {plain} (% are rounded)"
-            if moved == plain:
-                how, more = ": it moves as far", f"as with equal weights: {plain} (% are rounded)"
-            else:
-                how = ": it moves less" if moved < plain else ", yet it moves further"
-            title = f"{who} takes {numbers[asks]} from itself{how}"
-        hits, spots = [], [*centres(tokens)]
-        first = cases.index((sentence, places[sentence][0]))
-        for one in range(max(map(len, places))):
-            there = one < len(places[sentence])
-            place = places[sentence][one if there else 0]
-            wide = room(tokens[place]) + 12
-            x0 = spots[place] - wide / 2
-            hits.append(
-                tag("line", x1=x0 + 6, x2=x0 + wide - 6, y1=SENTENCE + 5, y2=SENTENCE + 5,
-                    stroke="ink", stroke_dasharray="2 2", data_part=f"can-{one}",
-                    opacity="0" if place == asks or not there else "1")
-                + rect(x0, SENTENCE - 22, wide, 52, "ink", fill_opacity="0", class_="attn-hit",
-                       data_pick=f"case:{first + one * there}", data_part=f"hit-{one}")
-            )  # fmt: skip
-        said = f"{who}, scores × {names[scale]}, takes {numbers[asks]} from itself: lean "
-        said += f"{decimal(output)}, alone {decimal(own)}, with equal weights {decimal(equal)}."
-        rows = [(sentences[sentence], tokens[asks], names[scale], ", ".join(map(decimal, weights)),
-                 decimal(own), decimal(equal), decimal(output))]  # fmt: skip
-        return Frame(draw_scene(scene, title, more, most, ends, "".join(hits)), said, rows)
-
-    def differs(case: int) -> float:
-        output, equal, _ = found(case, names.index(start))[2]
-        return round(abs(output - equal), 3)
-
-    asked = [case for case, (s, place) in enumerate(cases) if place == places[s][0]]
-    return moving(
-        draw,
-        (
-            Control("case", "sentence", options, max(asked, key=differs), kind="choice"),
-            Control("scale", "scores\u00a0×", tuple(scales), names.index(start), pace=1.6),
-        ),
-        WIDTH,
-        height(3),
-        columns=columns,
-        about="the word in its sentences",
-    )

@@ -17,7 +17,7 @@ import pytest
 from drawings import MOVING, frames, moving, number
 
 from attnbook import figures, words
-from attnbook.figures import context
+from attnbook.figures import context, sides
 from attnbook.figures.moving import changes, one_line
 from attnbook.ring_costs import work
 from attnlib import masks
@@ -573,46 +573,31 @@ def assert_balances(parts: dict[str, dict[str, str]], n_words: int) -> None:
     assert abs(loads @ x / loads.sum() - output) < 4
 
 
-def test_words_in_context_balance_where_the_output_leans() -> None:
-    towards = words.vectors("water")[0] - words.vectors("money")[0]
-    drawing = moving("word_in_context")
-    askers = [(s, w) for s, o in zip(drawings.BANKS, drawings.ASKING, strict=True)
-              for w in ("bank", *(t for t in s.split() if t == o))]  # fmt: skip
-    options = tuple(f"{next(t for t in s.split() if t in drawings.ASKING)}: {w} asks"
-                    for s, w in askers)  # fmt: skip
-    assert drawing.controls[0].options == options
-    gaps = {}
-    for case, parts in zip(product(askers, (0, 384**-0.5, 1, 4)), frames(drawing), strict=True):
-        (sentence, asks), scale = case
-        tokens, x = sentence.split(), words.vectors(sentence)
-        weights = softmax(scale * x @ words.vectors(asks)[0])
-        for j, weight in enumerate(weights):
-            assert parts[f"number-{j}"]["text"] == f"{100 * weight:.0f}%"
-        leans = {
-            "attention": weights @ x @ towards,
-            "equal weights": x.mean(0) @ towards,
-            "alone": x[tokens.index(asks)] @ towards,
-        }
-        for name, lean in leans.items():
-            assert abs(place_on_beam(parts, name) - lean) < 0.6 / context.UNIT
-            assert parts[f"{name}-lean"]["text"] == minus(f"{lean:.2f}")
-        assert_balances(parts, len(tokens))
-        attention, equal, alone = (round(lean, 2) for lean in leans.values())
-        moved, plain = f"{abs(attention - alone):.2f}", f"{abs(equal - alone):.2f}"
-        if scale >= 1:  # a word asks itself most: bank moves less than with equal weights
-            own = f"{100 * weights[tokens.index(asks)]:.0f}%"
-            less, same = float(moved) < float(plain), moved == plain
-            assert less or asks != "bank"
-            how = ": it moves less" if less else ", yet it moves further"
-            how = ": it moves as far" if same else how
-            assert parts["title"]["text"] == f"“{asks}” takes {own} from itself{how}"
-            assert same or f" {moved}, not {plain} " in parts["more"]["text"]
-        elif scale == 0:
-            assert moved == plain and f" by {plain} " in parts["more"]["text"]
-        if scale == 1 and asks == "bank":
-            gaps[askers.index((sentence, asks))] = abs(leans["attention"] - leans["equal weights"])
-    # It opens where attention and equal weights differ most.
-    assert drawing.controls[0].start == max(gaps, key=lambda one: gaps[one])
+def test_words_in_context_stand_where_their_weights_put_them() -> None:
+    water, money, bank = words.vectors("water money bank")
+    plain, senses = words.vectors("bank of the at").T, words.vectors("shore finance").T
+    w_k = senses - plain @ np.linalg.lstsq(plain, senses)[0]
+    shown = frames(moving("word_in_context"))
+    means = [float(words.vectors(s).mean(0) @ (water - money)) for s in drawings.BANKS]
+    for way, parts in enumerate(shown):
+        right, further = 0, 0
+        for i, (sentence, side) in enumerate(drawings.BANKS.items()):
+            x, is_bank = words.vectors(sentence), np.array(sentence.split()) == "bank"
+            scores = x @ w_k @ [16.0, 16.0] / np.sqrt(2)
+            equal = np.full(len(x), 1 / len(x))
+            weights = (is_bank * 1.0, equal, softmax(x @ bank), softmax(scores))[way]
+            for j, weight in enumerate(weights):
+                assert abs(float(parts[f"bar-{i}-{j}"]["height"]) - sides.TALL * weight) < 0.06
+            lean = float(weights @ x @ (water - money))
+            for name, place in (("disc", lean), ("ring", means[i])):
+                x_there = sides.MIDDLE + sides.UNIT * place
+                assert abs(float(parts[f"{name}-{i}"]["cx"]) - x_there) < 0.06
+            assert parts[f"lean-{i}"]["text"] == minus(f"{lean:.2f}")
+            assert (parts[f"ring-{i}"]["opacity"] == "1") == (way > 1)
+            sign = 1 if side == "water" else -1
+            right, further = right + (lean * sign > 0), further + (sign * (lean - means[i]) > 0)
+        assert way == 0 or f"expected side in {right} of 3" in parts["title"]["text"]
+        assert way < 3 or f"further in {further}." in parts["more"]["text"]
 
 
 def test_first_screen_follows_the_formula_step_by_step() -> None:

@@ -35,8 +35,11 @@ PRICES = np.array([2.0, 4.0, 3.0])
 KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
 WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
 
-BANKS = ("fish swim near the bank", "the bank approved the loan", "the boat reached the river bank")
-ASKING = ("fish", "loan", "river")  # one of them in each
+BANKS = {
+    "fish swim near the bank": "water",
+    "the bank approved the loan": "money",
+    "the boat reached the river bank": "water",
+}
 
 # Exact, rounded (257 and 259 lie halfway between two numbers of bfloat16), too small, too large.
 BITS = {"−6.5": -6.5, "0": 0.0, "10⁻⁸": 1e-8, "10⁻⁵": 1e-5, "6.5": 6.5, "257": 257.0}
@@ -194,7 +197,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
     ),
     "which_head": lambda: figures.which_head(PEOPLE, LETTERS, HEADS),
-    "word_in_context": lambda: figures.word_in_context("bank", BANKS, ASKING),
+    "word_in_context": lambda: figures.word_in_context(BANKS),
 }
 
 DRAWINGS = STILL | MOVING

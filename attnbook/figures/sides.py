@@ -1,0 +1,149 @@
+"""A word in several sentences, by three ways to weigh their words: the figure of chapter 05."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from attnbook.figures.context import leaning
+from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
+from attnbook.figures.first_screen import ENDS, asked
+from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnlib.numpy_dense import softmax
+
+WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and each has ROW pixels
+# A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
+MIDDLE, UNIT, REACH, TALL = 352.0, 220.0, 76.0, 44.0
+LETTER, GAP, BAR = 7.2, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
+WAYS = ("alone", "equal weights", "Q = K = X", "made W_Q, W_K")
+ALONE, EQUAL, SAME, MADE = range(4)
+
+
+def three_ways(sentence: str, word: str = "bank") -> tuple[Array, Array]:
+    """Return the leans of a sentence's words, and the four rows of weights in the order of `WAYS`.
+
+    >>> leans, weights = three_ways("fish swim near the bank")
+    >>> weights.shape, (weights @ leans).round(2).tolist()
+    ((4, 5), [-0.18, 0.1, 0.03, 0.22])
+    """
+    tokens = sentence.split()
+    if word not in tokens:
+        raise ValueError(f"each sentence must have the word {word!r}; got {sentence!r}")
+    x, leans = leaning(tokens, ENDS)
+    asks = tokens.index(word)
+    same, made = softmax(x @ x[asks]), softmax(asked(x) / np.sqrt(2))
+    return leans, np.array([np.eye(len(x))[asks], np.full(len(x), 1 / len(x)), same, made])
+
+
+def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, str]:
+    """Return what a frame says, in two lines; the counts are of sentences."""
+    sides = f"the expected side in {right} of {n}"
+    return (
+        ("“bank” alone: the same vector in every sentence", "Its own vector leans to money."),
+        (f"Equal weights: {sides}", "No query and no key: each word counts the same."),
+        (f"Q = K = X (●): {sides}", "“bank” takes most from itself. It moves less than with (○) "
+                                    f"in {less}."),
+        (f"Made W_Q and W_K (●): {sides}", f"Equal weights (○) choose it too; (●) moves further "
+                                           f"in {more}."),
+    )[way]  # fmt: skip
+
+
+def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> MovingDrawing:
+    """Return a moving figure: where four ways to weigh put *bank*, in one row for each sentence.
+
+    At the left, each word of a sentence carries its weight as a bar. At the right is where the
+    weighted sum leans: its dot product with *water* minus its dot product with *money*. The half
+    that the sentence speaks of is tinted. The disc is the sum with the weights that are shown, the
+    ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`.
+
+    Args:
+        sentences: Each sentence with the side that it speaks of, "water" or "money".
+        start: The step that the figure opens with.
+
+    Raises:
+        ValueError: when a sentence lacks *bank*, or a side is not one of the two.
+
+    >>> word_in_context({"fish swim near the bank": "water"}, start=1).alt
+    'Equal weights: the expected side in 1 of 1. Leans: 0.10.'
+    """
+    for side in sentences.values():
+        if side not in ENDS:
+            raise ValueError(f"a side must be {ENDS[0]} or {ENDS[1]}; got {side!r}")
+    signs = np.array([1 if side == ENDS[0] else -1 for side in sentences.values()])
+    found = [three_ways(sentence) for sentence in sentences]
+    leans = np.array([weights @ words for words, weights in found])  # one row a sentence
+    own = leans[0, ALONE]
+    bottom = TOP + ROW * len(found)
+
+    def row(i: int, tokens: list[str], way: int) -> str:
+        """Return one sentence: its words with their bars, and its place between the sides."""
+        base, x, parts = TOP + ROW * i + TALL, 6.0, []
+        for j, token in enumerate(tokens):
+            is_bank = token == "bank"
+            wide = max(LETTER * len(token), BAR - 4) + 4 * is_bank
+            tall = round(TALL * found[i][1][way, j], 1)
+            parts += [
+                rect(round(x + (wide - BAR) / 2, 1), round(base - tall, 1), BAR, tall, "weight",
+                     fill_opacity="0.75", data_part=f"bar-{i}-{j}"),
+                text(x + wide / 2, base + 14, token, font_size=13,
+                     font_weight="700" if is_bank else "400", fill="query" if is_bank else "ink"),
+            ]  # fmt: skip
+            x += wide + GAP
+        y, lean, equal = base - 8, leans[i, way], leans[i, EQUAL]
+        at, ring, alone = (round(MIDDLE + UNIT * z, 1) for z in (lean, equal, own))
+        shown = "0" if way in (ALONE, EQUAL) else "1"
+        other = ring if shown == "1" else at
+        right = lean > 0 and way != ALONE
+        tint = "plus" if signs[i] > 0 else "minus"
+        half = MIDDLE if signs[i] > 0 else MIDDLE - REACH
+        return "".join([
+            rect(half, base - 30, REACH, 44, tint, fill_opacity="0.18"),
+            *parts,
+            tag("line", x1=alone, x2=at, y1=y, y2=y, stroke="output", stroke_width=3,
+                stroke_opacity="0.45", data_part=f"way-{i}"),
+            tag("circle", cx=ring, cy=y, r=6, fill="paper", stroke="ink", stroke_width=2,
+                opacity=shown, data_part=f"ring-{i}"),
+            tag("circle", cx=at, cy=y, r=6, fill="output", data_part=f"disc-{i}"),
+            text(max(at, other) + 10 if right else min(at, other) - 10, y + 4, decimal(lean),
+                 text_anchor="start" if right else "end", fill="output",
+                 font_weight="600", font_size=13, data_part=f"lean-{i}", **HALO),
+        ])  # fmt: skip
+
+    def draw(way: int) -> Frame:
+        shown = leans[:, way]
+        right = int((shown * signs > 0).sum())
+        moved = signs * (shown - leans[:, EQUAL])
+        less = int((np.abs(shown - own) < np.abs(leans[:, EQUAL] - own)).sum())
+        title, more = _headline(way, right, less, int((moved > 0).sum()), len(found))
+        dash = MIDDLE + UNIT * own
+        body = "".join([
+            text(4, 17, title, text_anchor="start", font_weight="600", font_size=15,
+                 data_part="title"),
+            axis_title(4, 36, more, text_anchor="start", data_part="more"),
+            text(MIDDLE - 6, TOP + 4, "← money", text_anchor="end", font_weight="600",
+                 font_size=13),
+            text(MIDDLE + 6, TOP + 4, "water →", text_anchor="start", font_weight="600",
+                 font_size=13),
+            axis_title(4, TOP + 4, "weights of “bank”", text_anchor="start"),
+            line(dash, TOP + 12, dash, bottom + 2, "muted", "4 3"),
+            line(MIDDLE, TOP + 12, MIDDLE, bottom + 2, "ink"),
+            *(row(i, sentence.split(), way) for i, sentence in enumerate(sentences)),
+            axis_title(dash, bottom + 16, "alone"),
+            axis_title(MIDDLE, bottom + 16, "0"),
+        ])  # fmt: skip
+        rows = [
+            (sentence, WAYS[way], ", ".join(decimal(w) for w in weights[way]), decimal(lean))
+            for sentence, (_, weights), lean in zip(sentences, found, shown, strict=True)
+        ]
+        return Frame(body, f"{title}. Leans: {', '.join(map(decimal, shown))}.", rows)
+
+    return moving(
+        draw,
+        (Control("way", "weights", WAYS, start, pace=2.0),),
+        WIDTH,
+        bottom + 24,
+        columns=("sentence", "weights", "of each word", "lean"),
+        about="the word in its sentences",
+    )
