@@ -144,17 +144,17 @@ NBVAL := --nbval --nbval-current-env -m "not slow"
 
 # In a book of its own, which builds only what has changed since the last time: of the pages that have
 # not, such a book loses the entries of the search.
-chapter: $(ENVIRONMENT) $(MODEL) ## check one chapter: run it, hold its rules, build its page (NAME=03)
+chapter: $(ENVIRONMENT) $(MODEL) ## check one chapter and the pages below it: run, hold the rules, build (NAME=03)
 	@set -- chapters/$(NAME)*.ipynb; \
-	if [ -z "$(NAME)" ] || [ $$# != 1 ] || [ ! -f "$$1" ]; then \
-	  echo "NAME must begin the name of one file in chapters/, such as 03; got '$(NAME)'" >&2; exit 1; fi; \
-	page=$${1%.ipynb}; \
+	if [ -z "$(NAME)" ] || [ ! -f "$$1" ]; then \
+	  echo "NAME must begin the name of a file in chapters/, such as 03; got '$(NAME)'" >&2; exit 1; fi; \
 	$(STEP) --all "building the page" $(BIN)/jupyter-book build . -W -n --keep-going --quiet \
 	  --path-output _build/chapter & built=$$!; \
-	$(BIN)/python -m pytest $(NBVAL) -q -k "$${page#chapters/}" "$$1" tests/chapters/test_chapters.py; tests=$$?; \
-	wait $$built && [ $$tests = 0 ] && echo "The page is $(CURDIR)/_build/chapter/_build/html/$$page.html"
+	$(BIN)/python -m pytest $(NBVAL) -q -k "/$(NAME)" "$$@" tests/chapters/test_chapters.py; tests=$$?; \
+	wait $$built && [ $$tests = 0 ] && \
+	  for page in "$$@"; do echo "$(CURDIR)/_build/chapter/_build/html/$${page%.ipynb}.html"; done
 
-counts: $(ENVIRONMENT) ## print words, cells, formulas and minutes of each chapter, and their limits
+counts: $(ENVIRONMENT) ## print words, cells, formulas and minutes of each chapter and page below, and the limits
 	@$(BIN)/python -m tools.counts
 
 # Types are checked beside the tests, which leave a core idle now and then.
