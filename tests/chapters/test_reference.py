@@ -10,7 +10,9 @@ import nbformat
 import pytest
 import yaml
 
-from tools import ROOT
+from tools import ROOT, chapters
+from tools.counts import counts
+from tools.notebooks import read
 
 REFERENCE = ROOT / "reference"
 PAGES = ("errata", "sources")
@@ -122,6 +124,14 @@ def test_a_question_has_a_short_answer_and_a_link_to_what_shows_it() -> None:
         sentences = re.findall(r"[.?!](?=\s|$)", words)
         assert question.endswith("?") and 2 <= len(sentences) <= 3, question
         assert len(words.split()) <= 85 and links, question
+
+
+def test_the_teachers_page_gives_the_minutes_of_each_page() -> None:
+    given = re.findall(r"\]\(\.\./(chapters/\w+)\.ipynb\) \| (\d+) \|", text("teachers"))
+    listed = [page for chapter, below in chapters().items() for page in (chapter, *below)]
+    assert [page for page, _ in given] == listed
+    for page, minutes in given:
+        assert int(minutes) == counts(read(ROOT / f"{page}.ipynb")).minutes, page
 
 
 def test_the_five_lines_of_the_one_sheet_are_those_of_chapter_5() -> None:
