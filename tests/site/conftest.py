@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from tools import ROOT, parts, print_book
+from tools import chapters as chapters_below
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -44,7 +45,12 @@ FLAGS = (
 
 
 def chapters() -> list[str]:
-    """The notebooks of the table of contents, without suffix, in order."""
+    """The chapters, without suffix, in order."""
+    return list(chapters_below())
+
+
+def notebooks() -> list[str]:
+    """The chapters and the pages below them."""
     return [name for name in pages() if name.startswith("chapters/")]
 
 

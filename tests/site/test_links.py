@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import pytest
 import yaml
 
-from tests.site.conftest import ROOT, all_pages, chapters
+from tests.site.conftest import ROOT, all_pages, notebooks
 
 ATTRIBUTE = re.compile(r'\s(id|href|src)="([^"]*)"')
 # It says where the page stands and loads nothing; test_page_meta.py holds it.
@@ -61,7 +61,7 @@ def test_an_id_occurs_once_in_a_page(book: Path, name: str) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", chapters())
+@pytest.mark.parametrize("name", notebooks())
 def test_a_chapter_opens_in_colab_and_can_be_downloaded(book: Path, name: str) -> None:
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     path = f"{urlsplit(config['url']).path}/blob/{config['branch']}/{name}.ipynb"
