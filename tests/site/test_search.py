@@ -16,6 +16,8 @@ TYPED = {
     "why sqrt d_k": "03_scaling",
     "variance": "03_scaling",
     "vanishing gradient": "03_scaling",
+    "muP": "03_keys_that_match",
+    "fold the scale": "03_where_the_factor_goes",
     "temperature": "04_softmax",
     "numerical stability": "04_softmax",
     "log-sum-exp": "04_softmax",
