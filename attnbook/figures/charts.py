@@ -231,8 +231,8 @@ def bars(
 
     Bars lie, one below the other. If the series are `apart`, each has a column and a scale of its
     own, for quantities that are not to be compared. A series that is called as one of the course's
-    quantities has its colour. Numbers have two decimals, and none where all are whole; they follow
-    in the alt text.
+    quantities has its colour. Numbers have two decimals, and none where all of their scale
+    are whole; they follow in the alt text.
 
     Raises:
         ValueError: for more than three series or one that is not as long as `labels`.
@@ -246,8 +246,12 @@ def bars(
     for name, values in table.items():
         if values.shape != (len(labels),):
             raise ValueError(f"{name!r} must have {len(labels)} values; got shape {values.shape}")
-    whole = all(np.equal(np.mod(values, 1), 0).all() for values in table.values())
-    shown = {name: [decimal(v, 0 if whole else 2) for v in row] for name, row in table.items()}
+    whole = {name: bool(np.equal(np.mod(row, 1), 0).all()) for name, row in table.items()}
+    if not apart:  # on one scale, all numbers have the same decimals
+        whole = dict.fromkeys(table, all(whole.values()))
+    shown = {
+        name: [decimal(v, 0 if whole[name] else 2) for v in row] for name, row in table.items()
+    }
     room = 8.0 * max(len(number) for row in shown.values() for number in row) + 8
     left, top = 18 + 8.4 * max(map(len, labels)), 34.0 if len(series) == 1 else 58.0
     columns, lanes = (len(series), 1) if apart else (1, len(series))
