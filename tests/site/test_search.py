@@ -128,7 +128,7 @@ def test_the_page_of_results_shows_what_was_found(open_page: OpenPage) -> None:
     said = re.compile("found|did not match")
     visit = open_page("search?q=softmax")
     results = visit.page.locator("#search-results")
-    for typed in ("what is self attention", "flooded", "RoPE", "softplus"):
+    for typed in ("what is self attention", "flooded", "RoPE", "perceptron"):
         visit.page.goto(f"{visit.page.url.partition('?')[0]}?q={typed}")
         results.filter(has_text=said).wait_for(timeout=10_000)
         links = results.locator("ul.search > li > a").evaluate_all(
