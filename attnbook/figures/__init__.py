@@ -12,7 +12,7 @@ needs(__name__, "matplotlib")
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.comparison import compared, handout_links
+from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
@@ -59,7 +59,6 @@ __all__ = [
     "cache_filling",
     "cached_numbers",
     "clock_hands",
-    "compared",
     "cosine_histograms",
     "dealt_keys",
     "first_screen",

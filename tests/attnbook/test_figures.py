@@ -178,12 +178,14 @@ def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> 
     assert 'fill-opacity="0.250"' in drawing.svg
 
 
-def test_compared_takes_half_a_unit_of_the_last_digit_for_rounding() -> None:
-    printed = examples.published_identity()
-    computed = printed.X @ printed.X.T
-    assert "15 of 25 differ" in figures.compared(printed.raw_scores, computed, name="raw").alt
-    assert "0 of 25 differ." in figures.compared(computed.round(2), computed, name="raw").alt
-    assert "1 of 1 differ" in figures.compared([[1.0]], [[np.nan]], name="not a number").alt
+def test_the_handout_differs_where_half_a_unit_of_the_last_digit_does_not_explain_it() -> None:
+    told = figures.handout_links(examples.published_identity())._repr_html_()
+    for link, differ in {
+        "raw scores, against the products of X": "15 of 25",
+        "scaled scores, against the printed raw scores": "0 of 25",
+        "weights of token 1, against the printed scores": "5 of 5",
+    }.items():
+        assert f"{link}: {differ} differ" in told
 
 
 def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None:
@@ -261,7 +263,6 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.which_head({"A": [1.0]}, [("A", "B")], np.eye(3)[1:]),
         lambda: figures.which_head({"A": [1.5]}, [("A", "A")], np.eye(3)[1:]),
         lambda: figures.which_head({"A": [1.0], "B": [1.0, 0.0]}, [("A", "B")], np.eye(3)[1:]),
-        lambda: figures.compared([[1.0]], [[1.0, 2.0]], name="w"),
         lambda: figures.cosine_histograms({}),
         lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
         lambda: figures.turned_pair((0.0, 1.0)),

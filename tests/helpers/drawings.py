@@ -116,9 +116,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
-    "compared": lambda: figures.compared(
-        [[1.0, -2.0, 0.5]], [[1.04, -2.06, 0.7]], name="scores", digits=1, rows=["p"]
-    ),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
     "dealt_keys": lambda: figures.dealt_keys(600, 3),
     "heatmap": lambda: figures.heatmap(
