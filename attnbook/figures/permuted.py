@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, rect, tag, text
+from attnbook.figures.drawing import Array, number, rect, tag, text
 from attnbook.figures.grid import as_matrix, cell_look
-from attnbook.figures.labels import checked_labels, decimal
+from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import attention_weights
 
-TOP, HIGH = 78.0, 38.0
-MARKS = "●■▲"  # each token's own, beside all that belongs to it
-WIDE = 17.0, 38.0, 46.0  # the cells of X, weights and output
+# The first row of each order, the height of a row, and where the names of tokens begin.
+TOP, HIGH, NAMES = 80.0, 26.0, 24.0
+WIDE = 46.0, 50.0  # the cells of weights and output
+FOLLOWED = 0  # the token whose numbers are shown
+GAP = 66.0  # between the two orders, for the lines that join their columns
 
 
 def permuted(
@@ -30,9 +33,10 @@ def permuted(
 ) -> MovingDrawing:
     """Return the moving drawing of tokens that take all their orders, with what belongs to them.
 
-    A row holds a token's features, the weights that it gives, and its output. The columns of the
-    weights take the new order too. Where positions are added to X, place by place, the numbers that
-    differ from those of the first order stand above these, which are crossed out.
+    A row holds the weights that a token gives, and its output: above in the first order, below in
+    the new one, whose columns of weights take the new order too. The first token is followed: its
+    row is framed and has numbers, the others have only their colours. Where positions are added to
+    X, place by place, its numbers that differ from those above are bold.
 
     Shapes:
         X and positions (T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), for two or
@@ -51,101 +55,111 @@ def permuted(
     if start is not None and tuple(start) not in orders:
         raise ValueError(f"start must be an order of {n} tokens; got {start}")
 
-    def found(order: tuple[int, ...], added: int) -> tuple[Array, Array, Array]:
-        """Return X, weights and output in an order, with rows and columns of tokens as at first."""
+    def found(order: tuple[int, ...], added: int) -> tuple[Array, Array]:
+        """Return weights and output in an order, with rows and columns of tokens as at first."""
         there = x[list(order)] + added * z
         query, key, value = (there @ W for W in matrices)
         weights = attention_weights(query, key)
         at = [order.index(token) for token in range(n)]
-        return there[at], weights[np.ix_(at, at)], (weights @ value)[at]
+        return weights[np.ix_(at, at)], (weights @ value)[at]
 
     tables = {(added, order): found(order, added) for added in (0, 1) for order in orders}
-    limits = [max(float(np.max(np.abs(t[which]))) for t in tables.values()) for which in range(3)]
-    counts = len(x.T), n, matrices[2].shape[1]
-    long = 7.6 * max(map(len, names))
-    joined = long + 8, long + 24  # from the old place of a token to its new one
-    first = end = joined[1] + long + 23
-    lefts = []
-    for count, width in zip(counts, WIDE, strict=True):
-        lefts.append(end)
-        end += count * width + 15
+    limits = [max(float(np.max(np.abs(t[which]))) for t in tables.values()) for which in (0, 1)]
+    counts = n, matrices[2].shape[1]
+    first = NAMES + 7.6 * (max(map(len, names)) + len(" + place 0")) + 4
+    lefts = first, first + n * WIDE[0] + 18
+    end = lefts[1] + counts[1] * WIDE[1]
     middles = [left + c * w / 2 for left, c, w in zip(lefts, counts, WIDE, strict=True)]
-    still = text(4, TOP - 36, "old", fill="muted", text_anchor="start")
-    still += text(first - 22, TOP - 36, "new", text_anchor="end")
-    for middle, words in zip(middles[1:], ("weights A", "output"), strict=True):
-        still += text(middle, TOP - 36, words, fill=words.split()[0].rstrip("s"), font_weight="600")
-    for i, name in enumerate(names):
-        y = TOP + (i + 0.5) * HIGH + 4.5
-        still += text(4, y, name, fill="muted", text_anchor="start")
+    below = TOP + n * HIGH + GAP
+    still = text(NAMES, TOP - 8, "first order", fill="muted", **START)
+    still += text(NAMES, below - 8, "new order", font_weight="600", **START)
+    for middle, words in zip(middles, ("weights it gives to", "its output"), strict=True):
+        still += text(middle, TOP - 30, words, fill=words.split()[int("its" in words)].rstrip("s"),
+                      font_weight="600")  # fmt: skip
+    for j, name in enumerate(names):
+        still += text(lefts[0] + (j + 0.5) * WIDE[0], TOP - 8, name)
 
     def draw(added: int, place: int) -> Frame:
         order = orders[place]
         here, before = tables[added, order], tables[added, orders[0]]
         at = [order.index(token) for token in range(n)]
-        changed = 0
+        shown, old = ([[[decimal(v) for v in row] for row in t] for t in two]
+                      for two in (here, before))  # fmt: skip
+        differ = [
+            [now != then for which in (0, 1)
+             for now, then in zip(shown[which][i], old[which][i], strict=True)]
+            for i in range(n)
+        ]  # fmt: skip
+        changed, own = sum(map(sum, differ)), sum(differ[FOLLOWED])
 
-        def cell(which: int, i: int, j: int, left: float) -> str:
-            nonlocal changed
-            now, old = (decimal(t[which][i, j]) for t in (here, before))
-            other = which > 0 and now != old
-            changed += other
-            name = f"{'xwo'[which]}-{i}-{j}"
-            look = cell_look(
-                float(here[which][i, j]), limits[which], (None, "weight", "output")[which]
-            )
-            middle = left + WIDE[which] / 2
-            box = rect(left, 3, WIDE[which], HIGH - 6, **look, stroke="grid", data_part=name)
-            if which == 0:  # the features only tell the tokens apart
-                return box
-            return (
-                box
-                + text(middle, HIGH / 2 + (-1.5 if other else 4.5), now,
-                       font_weight="600" if other else "400", data_part=f"{name}-now")
-                + text(middle, HIGH / 2 + 12.5, old if other else "", font_size=13,
-                       text_decoration="line-through", data_part=f"{name}-old")
-            )  # fmt: skip
+        def cell(table: tuple[Array, Array], i: int, which: int, j: int, x: float, of: str) -> str:
+            """Return a cell at x, with its number in the row of the token that is followed."""
+            look = cell_look(float(table[which][i, j]), limits[which], ("weight", "output")[which])
+            part = f"{'wo'[which]}-{of}-{i}-{j}"
+            body = rect(x, 0, WIDE[which], HIGH, **look, stroke="grid", data_part=part)
+            if i == FOLLOWED:
+                told = decimal(table[which][i, j])
+                other = told != decimal(before[which][i, j])
+                body += text(x + WIDE[which] / 2, HIGH / 2 + 4.5, told,
+                             font_weight="700" if other else "400",
+                             data_part=f"{part}-number")  # fmt: skip
+            return body
+
+        def name(i: int, place: int, of: str) -> str:
+            """Return the name of a row, with the place that is added to it."""
+            words = f"{names[i]} + place {place}" if added else names[i]
+            look = {"font_weight": "600"} if i == FOLLOWED else {"fill": "muted"}
+            return text(NAMES, HIGH / 2 + 4.5, words, data_part=f"name-{of}-{i}", **look, **START)
 
         body = still
-        for i in range(n):
-            y1, y2 = (TOP + (row + 0.5) * HIGH for row in (i, at[i]))
-            body += tag("line", x1=joined[0], y1=y1, x2=joined[1], y2=y2, stroke="muted",
-                        stroke_width=1.5, data_part=f"way-{i}")  # fmt: skip
-        for i, name in enumerate(names):
-            row = rect(joined[1] + 2, 0, end - joined[1] - 20, HIGH, "paper")
-            row += text(first - 22, HIGH / 2 + 4.5, name, text_anchor="end", font_weight="600")
-            for left in lefts:
-                row += text(left - 9, HIGH / 2 + 4.5, MARKS[i], font_size=13)
-            row += "".join(cell(0, i, j, lefts[0] + j * WIDE[0]) for j in range(counts[0]))
+        for j in range(n):
+            x1, x2 = (lefts[0] + (column + 0.5) * WIDE[0] for column in (j, at[j]))
+            body += tag("line", x1=x1, y1=TOP + n * HIGH + 4, x2=x2, y2=below - 22, stroke="muted",
+                        stroke_width=1.5, data_part=f"way-{j}")  # fmt: skip
+        for i in sorted(range(n), key=lambda i: i == FOLLOWED):  # it passes before the others
+            over = name(i, i, "old") + "".join(
+                cell(before, i, which, j, lefts[which] + j * WIDE[which], "old")
+                for which in (0, 1) for j in range(counts[which])
+            )  # fmt: skip
+            body += tag("g", over, transform=f"translate(0 {TOP + i * HIGH:g})")
+            row = rect(NAMES - 4, 0, end - NAMES + 4, HIGH, "paper") + name(i, at[i], "new")
             for j in range(n):
-                inner = rect(0, 3, WIDE[1], HIGH - 6, "paper") + cell(1, i, j, 0)
-                across = f"translate({lefts[1] + at[j] * WIDE[1]:g} 0)"
+                inner = rect(0, 0, WIDE[0], HIGH, "paper") + cell(here, i, 0, j, 0, "new")
+                across = f"translate({number(lefts[0] + at[j] * WIDE[0])} 0)"
                 row += tag("g", inner, transform=across, data_part=f"weight-{i}-{j}")
-            row += "".join(cell(2, i, j, lefts[2] + j * WIDE[2]) for j in range(counts[2]))
-            down = f"translate(0 {TOP + at[i] * HIGH:g})"
+            row += "".join(
+                cell(here, i, 1, j, lefts[1] + j * WIDE[1], "new") for j in range(counts[1])
+            )
+            down = f"translate(0 {below + at[i] * HIGH:g})"
             body += tag("g", row, transform=down, data_part=f"row-{i}")
-            key = text(WIDE[1] / 2, TOP - 7, name, font_weight="600")
-            across = f"translate({lefts[1] + at[i] * WIDE[1]:g} 0)"
+            across = f"translate({number(lefts[0] + at[i] * WIDE[0])} 0)"
+            key = text(WIDE[0] / 2, below - 8, names[i])
             body += tag("g", key, transform=across, data_part=f"key-{i}")
+        # The token that is followed, in both orders, and the way between.
+        y1, y2 = TOP + FOLLOWED * HIGH, below + at[FOLLOWED] * HIGH
+        way = f"M{NAMES - 6:g} {y1 + HIGH / 2:g}H6V{y2 + HIGH / 2:g}H{NAMES - 7:g}m-6 -4l6 4l-6 4"
+        body += tag("path", d=way, fill="none", stroke="ink", stroke_width=2, data_part="way")
+        look: dict[str, Any] = {"stroke": "ink", "stroke_width": 2.5, "rx": 3}
+        body += rect(NAMES - 6, y1, end - NAMES + 8, HIGH, **look)
+        body += rect(NAMES - 6, y2, end - NAMES + 8, HIGH, data_part="frame", **look)
         for i, token in enumerate(order):  # a row that is clicked goes to the top
             after = token, *(other for other in order if other != token)
-            body += rect(joined[1], TOP + i * HIGH, end - joined[1] - 18, HIGH, "ink",
+            body += rect(NAMES - 6, below + i * HIGH, end - NAMES + 6, HIGH, "ink",
                          fill_opacity="0", class_="attn-hit", data_part=f"hit-{i}",
                          data_pick=f"order:{orders.index(after)}")  # fmt: skip
-        total = n * (n + counts[2])
+        whose, total = f"“{names[FOLLOWED]}”", n * (n + counts[1])
         title = (
-            ("Each token has its weights and its output",
-             "A new order: the same weights and outputs"),
+            (f"{whose} has its weights and its output",
+             f"{whose} keeps its weights and its output"),
             ("Each place adds its own numbers to X",
-             f"With positions, {changed} of {total} numbers change"),
+             f"With positions, {own} of {total // n} numbers of {whose} change"),
         )[added][place > 0]  # fmt: skip
-        body += text(4, 17, title, text_anchor="start", font_size=15, font_weight="600",
+        body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",
                      data_part="title")  # fmt: skip
-        body += text(middles[0], TOP - 36, "X + positions" if added else "X", font_weight="600",
-                     data_part="features")  # fmt: skip
         told = "with positions added" if added else "no positions"
         rows = [
-            (options[place], told, names[t], ", ".join(decimal(here[1][t, j]) for j in order),
-             ", ".join(map(decimal, here[2][t])))
+            (options[place], told, names[t], ", ".join(shown[0][t][j] for j in order),
+             ", ".join(shown[1][t]))
             for t in order
         ]  # fmt: skip
         rest = "; ".join(f"{name}: weights {w}, output {o}" for _, _, name, w, o in rows)
@@ -159,5 +173,5 @@ def permuted(
         Control("order", "order", options, opened, pace=1.5),
     )
     columns = "order", "positions", "token", "weights", "output"
-    return moving(draw, controls, end - 13, TOP + n * HIGH + 6, columns=columns,
+    return moving(draw, controls, end + 6, below + n * HIGH + 6, columns=columns,
                   about="the tokens in another order")  # fmt: skip

@@ -206,30 +206,42 @@ def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
 def test_permuted_rows_keep_their_numbers_until_positions_are_added() -> None:
     drawing, (x, *matrices) = moving("permuted"), drawings.examples.running()[1:]
     orders, rows = list(permutations(range(3))), iter(drawing.table[1:])
-    found = frames(drawing)
+    found, first = frames(drawing), []
     for frame, (added, order) in enumerate(product((0, 1), orders)):
         parts = found[frame]
         there = x[list(order)] + added * drawings.SHIFTS
         query, key, value = (there @ matrix for matrix in matrices)
         weights = softmax(query @ key.T / 2**0.5)
         output = weights @ value
+        if order == (0, 1, 2):
+            first.append({
+                name: {at: minus(f"{v:.2f}") for at, v in np.ndenumerate(table)}
+                for name, table in (("w", weights), ("o", output))
+            })  # fmt: skip
 
         def place(name: str, axis: int, parts: drawings.Parts = parts) -> float:
             return float(parts[name]["transform"][len("translate(") : -1].split()[axis])
 
-        changed = 0
+        changed = own = 0
         for i, j in product(range(3), range(3)):
             a, b = order.index(i), order.index(j)
             assert a < b or place(f"row-{i}", 1) >= place(f"row-{j}", 1)
             assert place(f"weight-{i}-{j}", 0) == place(f"key-{j}", 0)
             for name, expected in (("w", weights[a, b]), ("o", output[a, j])):
-                shown = parts[f"{name}-{i}-{j}-now"]["text"]
-                assert shown == minus(f"{expected:.2f}")
-                at_first = found[6 * added][f"{name}-{i}-{j}-now"]["text"]
-                assert parts[f"{name}-{i}-{j}-old"]["text"] == at_first * (shown != at_first)
+                shown, at_first = minus(f"{expected:.2f}"), first[added][name][i, j]
                 changed += shown != at_first
+                if i != 0:  # only the token that is followed has numbers
+                    assert f"{name}-new-{i}-{j}-number" not in parts
+                    continue
+                now, old = (parts[f"{name}-{when}-0-{j}-number"] for when in ("new", "old"))
+                assert (now["text"], old["text"]) == (shown, at_first)
+                assert now["font-weight"] == ("700" if shown != at_first else "400")
+                own += shown != at_first
         assert (changed > 0) == (added == 1 and order != (0, 1, 2))
         assert f" {changed} of 18 numbers" in drawing.labels[frame]
+        if added and order != (0, 1, 2):
+            assert parts["title"]["text"] == f"With positions, {own} of 6 numbers of “the” change"
+        assert float(parts["frame"]["y"]) == place("row-0", 1)
         for a, token in enumerate(order):
             row = next(rows)
             assert row[2] == ("the", "cat", "sat")[token]
