@@ -22,7 +22,7 @@ STEPS = (
     ("exp", "the exponential of a score is positive"),
     ("weights", "divided by their sum, they make up 1: weights"),
     ("shares", "each value times its weight is its share"),
-    ("output", "laid head to tail, the shares end at o, the output"),
+    ("output", "laid head to tail, the shares end at the output o"),
 )
 # The left column has the two planes: where it begins, its width, the top of each plane, and their
 # height.
@@ -172,9 +172,16 @@ def attention_stepper(
 
     def bars(t: int, step: int) -> str:
         """Return the bars that come out of those of the scores, with all names and numbers."""
-        body = [line(zero, tops[0] - 2, zero, tops[0] + ROW * n_tokens + 2, "muted"),
-                line(BARS_LEFT, tops[1] - 2, BARS_LEFT, tops[1] + ROW * n_tokens + 2, "muted"),
-                rect(NAMES, tops[2], RIGHT - NAMES, 24, "none", stroke="muted")]  # fmt: skip
+        axes = [
+            (step >= 1, line(zero, tops[0] - 2, zero, tops[0] + ROW * n_tokens + 2, "muted")),
+            (step >= 3, line(BARS_LEFT, tops[1] - 2, BARS_LEFT, tops[1] + ROW * n_tokens + 2,
+                             "muted")),
+            (step >= 4, rect(NAMES, tops[2], RIGHT - NAMES, 24, "none", stroke="muted")),
+        ]  # fmt: skip
+        body = [
+            tag("g", axis, opacity=float(there), data_part=f"axis-{count}")
+            for count, (there, axis) in enumerate(axes)
+        ]
         of_scores: list[str] = []
         of_exp: list[str] = []
         of_weights: list[str] = []
@@ -203,13 +210,14 @@ def attention_stepper(
             of_weights.append(rect(x, y, wide, tall, "weight", stroke="paper", stroke_width=2,
                              opacity=float(step >= 4), data_part=f"weight-{j}"))  # fmt: skip
             told = decimal((shadows_on, raw_scores, scores)[min(step, 2)][t, j])
-            exp = decimal(exponentials[t, j], digits) if step >= 3 else ""
+            exp = decimal(exponentials[t, j]) if step >= 3 else ""
             below = belows[j]
             lead = round(min(max(middles[j], below - halves[j]), below + halves[j]), 1)
             share = f"{token} {decimal(weights[t, j])}" if step >= 4 else ""
             body += [
                 text(NAMES, y1 + 4.5, token, text_anchor="start"),
-                text(NAMES, y2 + 4.5, token, text_anchor="start"),
+                text(NAMES, y2 + 4.5, token if step >= 3 else "", text_anchor="start",
+                     data_part=f"exp-name-{j}"),
                 text(RIGHT, y1 + 4.5, told, text_anchor="end", data_part=f"score-number-{j}"),
                 text(RIGHT, y2 + 4.5, exp, text_anchor="end", data_part=f"exp-number-{j}"),
                 tag("line", x1=round(middles[j], 1), y1=tops[2] + 25, x2=lead, y2=tops[2] + 31,
@@ -238,15 +246,16 @@ def attention_stepper(
         for j, token in enumerate(tokens):
             shown, thick = (0.4, 1.0) if step >= 5 else (1.0, 2.5)
             y = sums_top + ROW * (j + 0.5) + 4.5
-            told = _vector(weights[t, j] * values[j]) if step >= 5 else ""
+            told = f"{decimal(weights[t, j])} of {token}" if step >= 5 else ""
+            plus = "+" if step == 6 and j else ""
             arrows.append(
                 _arrow(space, flat_values[j], "value", f"value-{j}", shown=shown, thick=thick)
             )
             body += [
                 text(*_beyond(space, flat_values[j], 13), token, fill="value"),
-                text(NAMES, y, token, text_anchor="start"),
-                text(RIGHT, y, told, text_anchor="end", fill="value",
+                text(NAMES + 16, y, told, text_anchor="start", fill="value",
                      data_part=f"share-number-{j}"),
+                text(NAMES, y, plus, text_anchor="start", data_part=f"plus-{j}"),
             ]  # fmt: skip
         for j in range(n_tokens):
             along = flat_values[j] * (weights[t, j] if step >= 5 else 1.0)
@@ -260,10 +269,8 @@ def attention_stepper(
         body += [
             text(*_beyond(space, end, 12), "o" if ended else "", fill="output", font_weight="600",
                  data_part="output-name"),
-            line(NAMES, y_sum + 2, RIGHT, y_sum + 2, "muted"),
-            text(NAMES, y_sum + 17, "o", text_anchor="start", fill="output", font_weight="600"),
-            text(RIGHT, y_sum + 17, _vector(outputs[t]) if ended else "", text_anchor="end",
-                 fill="output", font_weight="600", data_part="output-number"),
+            text(NAMES, y_sum + 17, f"= output o {_vector(outputs[t])}" if ended else "",
+                 text_anchor="start", fill="output", font_weight="600", data_part="output-number"),
         ]  # fmt: skip
         return pale(arrows, "values", step >= 5) + "".join(body)
 
@@ -272,9 +279,9 @@ def attention_stepper(
         (LEFT, QUERY_TOP - 8, "query and keys", (0,)),
         (NAMES, tops[0] - 8, "score: ÷ √2", (1, 2)),
         (NAMES, tops[1] - 8, "exponential", (3,)),
-        (NAMES, tops[2] - 8, "weight = exp. ÷ sum", (4,)),
+        (NAMES, tops[2] - 8, "weight: ÷ their sum", (4,)),
         (LEFT, VALUE_TOP - 8, "values, added up", (6,)),
-        (NAMES, sums_top - 8, "share = weight × value", (5,)),
+        (NAMES, sums_top - 8, "shares of the values", (5,)),
     )
 
     def draw(t: int, step: int) -> Frame:
@@ -315,11 +322,9 @@ def attention_stepper(
                                    fill="ink" if now else "muted",
                                    font_weight="600" if now else "400",
                                    data_part=f"heading-{place}"))  # fmt: skip
-        total = f"sum {decimal(exponentials[t].sum(), digits)}" if step >= 4 else ""
         body += [
             text(RIGHT, tops[0] - 8, "dashed: q·k" if step >= 2 else "", text_anchor="end",
                  fill="muted", font_size=13, data_part="dashed"),
-            text(RIGHT, tops[1] - 8, total, text_anchor="end", fill="muted", data_part="sum"),
             arrows_of_values(t, step),
             bars(t, step),
             arrows_of_keys(t, step),

@@ -121,12 +121,14 @@ def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
                 assert parts[f"weight-number-{j}"]["text"] == f"{token} {weights[t, j]:.2f}"
         if step == 1:
             assert f"({np.linalg.norm(query[t]):.2f})" in parts["step"]["text"]
-        if step >= 4:  # as they are printed, the exponentials add up to their sum
-            printed = [float(parts[f"exp-number-{j}"]["text"]) for j in range(3)]
-            assert parts["sum"]["text"] == f"sum {sum(printed):.4f}"
+            if step >= 3:
+                shown = f"{np.exp(raw_scores[t, j] / 2**0.5):.2f}"
+                assert parts[f"exp-number-{j}"]["text"] == shown
+            if step >= 5:
+                assert parts[f"share-number-{j}"]["text"] == f"{weights[t, j]:.2f} of {token}"
         if step == 6:
             entries = minus(", ".join(f"{entry:.2f}" for entry in output[t]))
-            assert parts["output-number"]["text"] == f"({entries})"
+            assert parts["output-number"]["text"] == f"= output o ({entries})"
             assert entries in drawing.labels[frame]
 
 
