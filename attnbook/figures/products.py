@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, line, rect, tag, text
 from attnbook.figures.grid import as_matrix, cell_look, cells
-from attnbook.figures.labels import checked_labels, decimal
+from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 # What a matrix is called says what it means; the others have the colours of the signs.
@@ -126,7 +126,7 @@ def product(
     # A pair meets above its column of the first matrix and beside its row of the second.
     meet = [(left + (k + 0.5) * wide, top + (k + 0.5) * HIGH + 4.5) for k in range(inner)]
 
-    body = ""
+    body = ways = ""
     for matrix, x, y in ((first, left, low), (second, right, top), (result, right, low)):
         above = y - 29 if matrix is second else foot + 20
         limit = float(np.max(np.abs(matrix.table)))
@@ -135,10 +135,11 @@ def product(
         body += title(x + matrix.table.shape[1] * wide / 2, above, matrix)
     for k, name in enumerate(between):
         x, y = meet[k]
-        body += text(x, low - 9, name, fill="muted") + line(x, y + 8, x, low - 24, "muted", "2 2")
+        body += text(x, low - 9, name, fill="muted")
         body += text(right - 8, y, name, fill="muted", text_anchor="end")
+        ways += line(x, y + 8, x, low - 24, "muted", "2 2")
         if right - beside - x > long_b + 24:
-            body += line(x + long_b + 14, y - 4.5, right - beside, y - 4.5, "muted", "2 2")
+            ways += line(x + long_b + 14, y - 4.5, right - beside, y - 4.5, "muted", "2 2")
     for j, name in enumerate(columns):
         body += text(right + (j + 0.5) * wide, top - 9, name)
     for i, name in enumerate(rows):
@@ -154,13 +155,18 @@ def product(
     read = " ".join([first.words(digits), "·", second.words(digits), "=", result.words(digits)])
 
     def number(
-        part: str, words: str, of: Matrix, opacity: int, x: float, y: float, anchor: str
-    ) -> str:
-        return text(x, y, words, fill=of.meaning() or "ink", font_weight="600", opacity=opacity,
+        part: str, words: str, of: Matrix, opacity: int, x: float, y: float, anchor: str,
+        zero: bool = False,
+    ) -> str:  # fmt: skip
+        look = ("muted", "400") if zero else (of.meaning() or "ink", "600")
+        return text(x, y, words, fill=look[0], font_weight=look[1], opacity=opacity,
                     text_anchor=anchor, data_part=part)  # fmt: skip
 
     def pairs(entry: int, added: int) -> str:
-        """Return the factors of an entry, and unseen those of the entry before."""
+        """Return the factors of an entry, and unseen those of the entry before.
+
+        A pair whose product is 0 is pale.
+        """
         parts = ""
         for odd in (0, 1):
             now = entry % 2 == odd
@@ -171,8 +177,9 @@ def product(
                 if now and not added:  # still in their cells
                     from_a = x - 6, low + (i + 0.5) * HIGH + 4.5
                     from_b = right + (j + 0.5) * wide - long_b / 2, y
-                parts += number(f"a{odd}-{k}", shown_a[i][k], first, seen, *from_a, anchor="end")
-                parts += number(f"b{odd}-{k}", factors[k][j], second, seen, *from_b, anchor="start")
+                none = bool(a[i, k] * b[k, j] == 0)
+                parts += number(f"a{odd}-{k}", shown_a[i][k], first, seen, *from_a, "end", none)
+                parts += number(f"b{odd}-{k}", factors[k][j], second, seen, *from_b, "start", none)
         return parts
 
     def draw(place: int) -> Frame:
@@ -184,6 +191,7 @@ def product(
         shown = rect(edge, y, x - edge, HIGH, "grid", fill_opacity=0.3, data_part="across")
         shown += rect(x, under, wide, y - under, "grid", fill_opacity=0.3, data_part="down")
         shown += rect(right, low, m * wide, n * HIGH, "paper") + body
+        shown += tag("g", ways, opacity=added, data_part="ways")
         limit = float(np.max(np.abs(c)))
         for at, (p, q) in enumerate(np.ndindex(n, m)):
             there = int(at < entry + added)
@@ -205,12 +213,14 @@ def product(
         shown += pairs(entry, added)
         # The sum stands in the lane that leads to its cell.
         middle = y + HIGH / 2 + 4.5
-        at_sum, at_entry = ((edge + right) / 2, middle), (x + wide / 2, middle)
+        at_sum = (edge + right) / 2, middle
         shown += number("sum", f"= {shown_c[i][j]}", result, added, *at_sum, anchor="middle")
-        shown += number("asked", "" if added else "?", result, 1, *at_entry, anchor="middle")
-        shown += text(8, 17, _whose(first, second, result, rows[i], columns[j])
-                      + f" = {shown_c[i][j]}" * added, text_anchor="start", font_size=15,
-                      font_weight="600", data_part="whose")  # fmt: skip
+        act = f"Row {rows[i]} meets column {columns[j]}"
+        if added:
+            act = f"Row {rows[i]} × column {columns[j]}, added up: {shown_c[i][j]}"
+        shown += text(8, 17, act, font_size=15, font_weight="600", data_part="act", **START)
+        whose = _whose(first, second, result, rows[i], columns[j])
+        shown += text(8, 38, whose, fill=result.meaning() or "muted", data_part="whose", **START)
         told = f"Row {rows[i]} of {first.name} meets column {columns[j]} of {second.name}"
         if added:
             told = f"{rows[i]}, {columns[j]}: {sums[entry]} = {shown_c[i][j]}"
@@ -232,7 +242,7 @@ def _whose(first: Matrix, second: Matrix, result: Matrix, row: str, column: str)
     kind = result.meaning()
     if kind in ("query", "key", "value", "output"):
         return f"{kind} of {row}, " + (f"entry {column}" if column.isdigit() else f"{column} entry")
-    return f"row {row} · column {column}"
+    return ""
 
 
 def _each(columns: Sequence[tuple[str, int]] | None) -> list[str] | None:

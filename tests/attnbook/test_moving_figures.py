@@ -184,15 +184,19 @@ def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
     shown, rows = frames(drawing), iter(drawing.table[1:])
     for entry, (i, j) in enumerate(np.ndindex(3, 3)):
         asked, added = shown[2 * entry : 2 * entry + 2]
-        assert (asked["asked"]["text"], asked["sum"]["opacity"]) == ("?", "0")
-        assert (added["asked"]["text"], added["sum"]["opacity"]) == ("", "1")
+        for parts, seen in ((asked, "0"), (added, "1")):
+            assert parts["sum"]["opacity"] == parts["ways"]["opacity"] == seen
         names = ("the", "cat", "sat")
         assert asked["whose"]["text"] == f"query of {names[i]} · key of {names[j]}"
+        shown_sum = minus(f"{query[i] @ key[j]:.2f}")
+        assert asked["act"]["text"] == f"Row {names[i]} meets column {names[j]}"
+        whole = f"Row {names[i]} × column {names[j]}, added up: {shown_sum}"
+        assert added["act"]["text"] == whole
         for parts, done in ((asked, entry), (added, entry + 1)):  # the others are still empty
             there = [parts[f"entry-{other}"]["opacity"] for other in range(9)]
             assert there == ["1"] * done + ["0"] * (9 - done)
-        assert added["sum"]["text"] == f"= {minus(f'{query[i] @ key[j]:.2f}')}"
-        assert next(rows)[-1] == minus(f"{query[i] @ key[j]:.2f}")
+        assert added["sum"]["text"] == f"= {shown_sum}"
+        assert next(rows)[-1] == shown_sum
         for k, old in product(range(2), range(2)):
             seen = "1" if old == entry % 2 else "0"
             a, b = added[f"a{old}-{k}"], added[f"b{old}-{k}"]
