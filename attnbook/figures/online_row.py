@@ -15,7 +15,7 @@ from attnlib.numpy_dense import softmax
 
 # The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
 # as wide as WIDE, and from VALUES on the products with the values.
-LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 72.0, 258.0, 448.0, 324.0
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 88.0, 266.0, 448.0, 314.0
 PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
 
 
@@ -104,13 +104,14 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         y = up(step.m)
         body = [
             text(4, 20, title, font_size=15, font_weight="600", data_part="title", **START),
-            text(PILE, 48, f"sum ℓ = {ell:.2f}", fill="weight", data_part="ell", **START),
-            text(END, 48, f"area õ = {decimal(o)}", fill="output", data_part="o",
+            text(END, 40, f"sum of weights so far: ℓ = {ell:.2f}", fill="weight", data_part="ell",
                  text_anchor="end"),
-            rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 70, "grid",
+            text(END, 57, f"sum of weight × value: õ = {decimal(o)}", fill="output",
+                 data_part="o", text_anchor="end"),
+            rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 52, "grid",
                  fill_opacity="0.35", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
-            text(LEFT, FOOT - 7, "each gap adds exp(−gap)", fill="weight", font_size=13, **START),
+            text(LEFT, FOOT - 7, "weight = exp(−gap)", fill="weight", font_size=13, **START),
         ]  # fmt: skip
         for j, score in enumerate(s):
             middle, here = LEFT + (j + 0.5) * slot, j <= step.key
@@ -121,7 +122,6 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             parts = (
                 rect(-9, up(score) - 2, 18, 5, "key"),
                 text(0, FOOT + 36, decimal(score, 1), font_size=13, fill="key"),
-                text(0, FOOT + 54, f"{v[j]:g}".replace("-", "−"), fill="value"),
             )
             body.append(tag("g", "".join(parts), transform=f"translate({number(x)} 0)",
                             opacity=here, data_part=f"stick-{j}"))  # fmt: skip
@@ -130,12 +130,12 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         side = -1 if step.key == s.size - 1 else 1  # of the arrow that has room for words
         body += [
             *(text(4, FOOT + 18 * n, name, fill="muted", **START)
-              for n, name in enumerate(("key", "score", "value"), start=1)),
+              for n, name in enumerate(("key", "score"), start=1)),
             tag("line", x1=LEFT, y1=old, x2=RIGHT, y2=old, stroke="muted", stroke_dasharray="5 4",
                 opacity=rise, data_part="old"),
             tag("line", x1=LEFT, y1=y, x2=RIGHT, y2=y, stroke="ink", stroke_width=2.5,
                 data_part="line"),
-            text(LEFT, y - 8, f"m, largest so far: {decimal(step.m, 1)}", font_weight="600",
+            text(LEFT, y - 8, f"largest so far: m = {decimal(step.m, 1)}", font_weight="600",
                  data_part="m", **START, **HALO),
             tag("path", d=f"M{number(middle)} {number(old)}V{number(y + 7)}m-4 6l4 -6l4 6",
                 fill="none", stroke="ink", stroke_width=2, opacity=rise, data_part="lift"),
@@ -153,8 +153,15 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             body.append(rect(PILE, top, WIDE, height, "weight", data_part=f"pile-{j}", **look))
             body.append(rect(zero + min(wide, 0), top, abs(round(wide, 1)), height, "output",
                              data_part=f"area-{j}", **look))  # fmt: skip
-            body.append(text(PILE + WIDE / 2, top + height / 2 + 4, str(j), fill="paper",
-                             opacity=height >= 14, data_part=f"name-{j}"))  # fmt: skip
+            level, named = top + height / 2 + 4.5, int(height >= 14)
+            body.append(text(PILE + WIDE / 2, level, f"key {j}", fill="paper",
+                             opacity=named, data_part=f"name-{j}"))  # fmt: skip
+            told, broad = f"{v[j]:g}".replace("-", "−"), abs(v[j]) * across
+            told = f"value {told}" if broad >= 8 * len(told) + 48 else told
+            body.append(text(round(zero + (6 if v[j] > 0 else -6), 1), level, told, fill="paper",
+                             text_anchor="start" if v[j] > 0 else "end",
+                             opacity=int(named and broad >= 8 * len(told) and not divide),
+                             data_part=f"value-{j}"))  # fmt: skip
         x, tall = round(zero + mean * across, 1), FOOT - round(float(before.sum()), 1)
         tip = number(top - 4)  # of the arrow from the old top of the pile to the new one
         down = f"M{PILE + WIDE / 2:g} {number(tall + 24)}V{tip}m-4 -6l4 6l4 -6"
@@ -169,9 +176,9 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=13, opacity=rise,
                  data_part="was"),
         ]  # fmt: skip
-        mean_at = min(max(x, PILE + 62), WIDTH - 64)
+        mean_at = min(max(x, PILE + 62), WIDTH - 76)
         body += [
-            text(mean_at, FOOT + 20, f"mean õ/ℓ = {decimal(mean)}", font_weight="600",
+            text(mean_at, FOOT + 20, f"mean value = {decimal(mean)}", font_weight="600",
                  data_part="told"),
             text(END, FOOT + 38, f"plain softmax: {decimal(exact)}", text_anchor="end",
                  opacity=divide, data_part="plain"),
@@ -196,7 +203,9 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
 
     options = [f"{step.key}: {step.kind}" for step in steps[:-1]]
     rises = [place for place, step in enumerate(steps) if step.kind == "rise"]
-    start = rises[-1] if rises else len(steps) - 1
+    # It opens where the line rises and the most is left of the piles.
+    left = [float(_exponentials(s, steps[place].read, steps[place].m).sum()) for place in rises]
+    start = rises[int(np.argmax(left))] if rises else len(steps) - 1
     control = Control("step", "key", (*options, "divide"), start, pace=1.4)
     columns = ("key", "step", "factor", "m", "ℓ", "õ", "õ/ℓ")
     return moving(draw, [control], WIDTH, HEIGHT, columns=columns, about="one row, key by key")

@@ -204,6 +204,8 @@ def test_a_matrix_product_shows_each_entry_as_the_sum_of_its_pairs() -> None:
             if seen == "1":
                 assert number(a["text"]) == query[i, k]
                 assert number(b["text"].strip("()")) == key[j, k]
+                weight = "400" if query[i, k] * key[j, k] == 0 else "600"  # 0 is pale
+                assert a["font-weight"] == b["font-weight"] == weight
                 # The pair meets above its column of Q and beside its row of Kᵀ.
                 assert asked[f"a{old}-{k}"]["x"] == a["x"] and asked[f"b{old}-{k}"]["y"] == b["y"]
     assert next(rows, None) is None
@@ -451,8 +453,9 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
         e = np.exp(s[:n] - m)
         assert np.allclose([number(cell) for cell in row[3:]], [m, e.sum(), e @ v[:n],
                            e @ v[:n] / e.sum()], atol=0.0051)  # fmt: skip
-        assert parts["ell"]["text"] == f"sum ℓ = {e.sum():.2f}"
-        assert parts["o"]["text"] == f"area õ = {minus(f'{e @ v[:n]:.2f}')}"
+        assert parts["ell"]["text"] == f"sum of weights so far: ℓ = {e.sum():.2f}"
+        total = minus(f"{e @ v[:n]:.2f}")
+        assert parts["o"]["text"] == f"sum of weight × value: õ = {total}"
         # From the line hang the gaps down to the scores that have come, all to one scale.
         come = n + ("rises" in drawing.labels[len(piles)])
         gaps = [float(parts[f"gap-{j}"]["height"]) for j in range(come)]
@@ -472,7 +475,7 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
         assert means[place] == means[place - 1] and "rises" in drawing.labels[place]
     exact = f"{softmax(s) @ v:.2f}"
     last = frames(drawing)[-1]
-    assert last["told"]["text"] == f"mean õ/ℓ = {exact}" and last["plain"]["text"].endswith(exact)
+    assert last["told"]["text"] == f"mean value = {exact}" and last["plain"]["text"].endswith(exact)
     assert last["title"]["text"] == f"The mean, {exact}: same as the plain softmax"
     assert len({last[f"area-{j}"]["width"] for j in range(5)}) == 1
 
