@@ -66,8 +66,8 @@ class Stage(NamedTuple):
 
 
 # Cells, and the room for three columns of them with what leads to the next.
-WIDE, HIGH, LEFT, NEXT = 40.0, 17.0, 30.0, 140.0
-ROWS = 46.0, 142.0, 248.0, 356.0
+WIDE, HIGH, LEFT, NEXT = 39.0, 17.0, 35.0, 138.0
+ROWS = 46.0, 142.0, 260.0, 368.0
 JOINED = {"X": "", "Q": "X", "K": "X", "V": "X", "R": "QK", "O": "AV"}
 STEPS = "X", "Q, K, V", "scores", "÷ √dₖ", "softmax", "output", "whole"
 # What a step does to all rows, and to the row of one token.
@@ -87,9 +87,10 @@ def attention_steps(
 ) -> MovingDrawing:
     """Return the moving drawing of the way from X to the output, with the numbers of all matrices.
 
-    The steps come one after another, each matrix out of the one before, and its part of the formula
-    is lit. A token can be chosen, and its row is framed in every matrix where rows are what tokens
-    ask for; of K and V, all is framed. It opens on the first token, with its output.
+    The steps come one after another: a matrix gets its colours, and its part of the formula is lit.
+    Until then its numbers are grey. A token can be chosen, and its row is framed in every matrix
+    where rows are what tokens ask for; of K and V, all is framed. It opens on the first token, with
+    its output.
 
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
@@ -152,10 +153,11 @@ def attention_steps(
             now = int(step == stage.step)
             ways = _ways(target, stages, n * HIGH, "ink", 2.5)
             body += tag("g", ways or rect(0, 0, 0, 0), opacity=now, data_part=f"way-{target}")
-            source, there = stages[stage.source], step >= stage.step
-            moved = (0.0, 0.0) if there else (source.x - stage.x, source.y - stage.y)
-            body += tag("g", grids[target], opacity=int(there), data_part=f"grid-{target}",
-                        transform=f"translate({moved[0]:g} {moved[1]:g})")  # fmt: skip
+            # What is not computed yet has no colour, and grey numbers.
+            there, (coloured, numbers) = step >= stage.step, grids[target]
+            body += tag("g", coloured, opacity=int(there), data_part=f"grid-{target}")
+            body += tag("g", numbers, fill="ink" if there else "muted", text_anchor="middle",
+                        font_size=13, data_part=f"numbers-{target}")  # fmt: skip
             left, wide = spans[target]
             body += rect(left, stage.y, wide, n * HIGH, stroke="ink", stroke_width=2.5, opacity=now,
                          data_part=f"now-{target}")  # fmt: skip
@@ -216,6 +218,12 @@ def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, widt
     if target in "SA":
         return arrow(stages[to.source].x + side, middle, to.x - side, middle, name, width)
     body = ""
+    if target == "R":  # queries and keys meet, and one arrow leads on
+        feet = [stages[source].x for source in "KQ"]
+        foot = stages["Q"].y + high + 5
+        path = f"M{feet[0]:g} {foot:g}V{foot + 9:g}H{feet[1]:g}M{feet[1]:g} {foot:g}V{foot + 10:g}"
+        body = tag("path", d=path, fill="none", stroke=name, stroke_width=width)
+        return body + arrow(to.x, foot + 9, to.x, to.y - 36, name, width)
     for source in JOINED[target]:
         start = stages[source]
         if source == "V":
@@ -227,12 +235,12 @@ def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, widt
             x1 = start.x + (to.x - start.x) * 0.2
             x2 = to.x - (to.x - start.x) * 0.2
             foot = start.y + high + (19 if start.chapter > 1 else 5)
-            body += arrow(x1, foot, x2, to.y - (36 if target == "R" else 24), name, width)
+            body += arrow(x1, foot, x2, to.y - 24, name, width)
     return body
 
 
-def _numbers(table: Array, left: float, stage: Stage) -> str:
-    """Return the cells of a matrix, in few bytes: what they share stands on their group."""
+def _numbers(table: Array, left: float, stage: Stage) -> tuple[str, str]:
+    """Return a matrix's cells, and its numbers without what these share."""
     limit, boxes, numbers = float(np.max(np.abs(table))), "", ""
     shared = stage.name or "plus"
     digits = next(d for d in (0, 1, 2) if d == 2 or np.array_equal(table, table.round(d)))
@@ -244,11 +252,8 @@ def _numbers(table: Array, left: float, stage: Stage) -> str:
         boxes += tag("rect", x=x, y=y, width=WIDE, height=HIGH, **look)
         numbers += tag("text", decimal(value, digits), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
     high, wide = len(table) * HIGH, table.shape[1] * WIDE
-    return (
-        rect(left, stage.y, wide, high, "paper")
-        + tag("g", boxes, fill=shared, stroke="grid")
-        + tag("g", numbers, fill="ink", text_anchor="middle", font_size=13)
-    )
+    ground = rect(left, stage.y, wide, high, "paper")
+    return ground + tag("g", boxes, fill=shared, stroke="grid"), numbers
 
 
 def _hits(stage: Stage, left: float, wide: float, n: int) -> str:

@@ -264,6 +264,8 @@ def test_the_way_to_the_output_shows_each_matrix_from_its_step_on() -> None:
         step, chosen = divmod(frame, 4)
         for name, first in since.items():
             assert parts[f"grid-{name}"]["opacity"] == str(int(step >= first))
+            colour = "ink" if step >= first else "muted"
+            assert parts[f"numbers-{name}"]["fill"].startswith(f"var(--attn-{colour},")
             assert parts[f"now-{name}"]["opacity"] == str(int(step == first))
             assert parts[f"row-{name}"]["opacity"] == str(int(chosen > 0 and step >= first))
         # The part of the formula that a step computes is lit, and in the end all of it.
