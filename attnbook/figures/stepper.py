@@ -199,7 +199,7 @@ def attention_stepper(
             s, raw = unit * float(scores[t, j]), unit * float(raw_scores[t, j])
             of_scores.append(rect(round(zero + min(0.0, raw), 1), y1 - THICK / 2,
                                   round(abs(raw), 1), THICK, stroke="muted", stroke_dasharray="2 2",
-                                  opacity=float(step >= 2), data_part=f"raw-{j}"))  # fmt: skip
+                                  opacity=float(step == 2), data_part=f"raw-{j}"))  # fmt: skip
             at_score = round(zero + min(0.0, s), 1), y1 - THICK / 2, round(abs(s), 1), THICK
             at_exp = (BARS_LEFT, y2 - THICK / 2, round(unit * float(exponentials[t, j]), 1), THICK)
             at_weight = (edges[j], tops[2], edges[j + 1] - edges[j], 24.0)
@@ -323,7 +323,7 @@ def attention_stepper(
                                    font_weight="600" if now else "400",
                                    data_part=f"heading-{place}"))  # fmt: skip
         body += [
-            text(RIGHT, tops[0] - 8, "dashed: q·k" if step >= 2 else "", text_anchor="end",
+            text(RIGHT, tops[0] - 8, "dashed: q·k" if step == 2 else "", text_anchor="end",
                  fill="muted", font_size=13, data_part="dashed"),
             arrows_of_values(t, step),
             bars(t, step),
