@@ -15,9 +15,9 @@ from attnlib.numpy_dense import softmax
 
 WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and each has ROW pixels
 # A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
-MIDDLE, UNIT, REACH, TALL = 352.0, 220.0, 76.0, 44.0
-LETTER, GAP, BAR = 7.2, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
-WAYS = ("alone", "equal weights", "Q = K = X", "made W_Q, W_K")
+MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 38.0
+LETTER, GAP, BAR = 7.9, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
+WAYS = ("alone", "equal", "Q = K = X", "made")
 ALONE, EQUAL, SAME, MADE = range(4)
 
 
@@ -37,26 +37,35 @@ def three_ways(sentence: str, word: str = "bank") -> tuple[Array, Array]:
     return leans, np.array([np.eye(len(x))[asks], np.full(len(x), 1 / len(x)), same, made])
 
 
+def room(token: str, bold: bool) -> float:
+    """Return how wide a word is, about: letters like *i* need less than others, *m* and *w* more.
+
+    >>> room("the", False) < room("way", False) < room("way", True)
+    True
+    """
+    narrow, broad = (sum(map(token.count, letters)) for letters in ("fijlrt", "mw"))
+    return max(LETTER * len(token) - 3.3 * narrow + 3.8 * broad, BAR - 4) * (1.1 if bold else 1)
+
+
 def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, str]:
     """Return what a frame says, in two lines; the counts are of sentences."""
     sides = f"the expected side in {right} of {n}"
     return (
-        ("“bank” alone: the same vector in every sentence", "Its own vector leans to money."),
+        (f"“bank” alone: {sides}", "One vector for every sentence, and it leans to money."),
         (f"Equal weights: {sides}", "No query and no key: each word counts the same."),
-        (f"Q = K = X (●): {sides}", "“bank” takes most from itself. It moves less than with (○) "
-                                    f"in {less}."),
-        (f"Made W_Q and W_K (●): {sides}", f"Equal weights (○) choose it too; (●) moves further "
-                                           f"in {more}."),
+        (f"Q = K = X: {sides}", f"“bank” takes most from itself; ● moves less than ○ in {less}."),
+        (f"Made W_Q and W_K: {sides}", f"Equal weights (○) choose it too; ● is further in {more}."),
     )[way]  # fmt: skip
 
 
-def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> MovingDrawing:
+def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> MovingDrawing:
     """Return a moving figure: where four ways to weigh put *bank*, in one row for each sentence.
 
     At the left, each word of a sentence carries its weight as a bar. At the right is where the
     weighted sum leans: its dot product with *water* minus its dot product with *money*. The half
     that the sentence speaks of is tinted. The disc is the sum with the weights that are shown, the
-    ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`.
+    ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`:
+    the first shows the trouble, that one vector cannot lie on both sides.
 
     Args:
         sentences: Each sentence with the side that it speaks of, "water" or "money".
@@ -82,7 +91,7 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> Movin
         base, x, parts = TOP + ROW * i + TALL, 6.0, []
         for j, token in enumerate(tokens):
             is_bank = token == "bank"
-            wide = max(LETTER * len(token), BAR - 4) + 4 * is_bank
+            wide = room(token, is_bank)
             tall = round(TALL * found[i][1][way, j], 1)
             parts += [
                 rect(round(x + (wide - BAR) / 2, 1), round(base - tall, 1), BAR, tall, "weight",
@@ -111,6 +120,18 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> Movin
                  font_weight="600", font_size=13, data_part=f"lean-{i}", **HALO),
         ])  # fmt: skip
 
+    def legend(y: float) -> list[str]:
+        """Return what tints, discs and rings are, in one line."""
+        return [
+            rect(4, y - 11, 14, 14, "plus", fill_opacity="0.18"),
+            rect(20, y - 11, 14, 14, "minus", fill_opacity="0.18"),
+            axis_title(40, y, "the expected side", text_anchor="start"),
+            tag("circle", cx=190, cy=y - 4, r=6, fill="output"),
+            axis_title(202, y, "these weights", text_anchor="start"),
+            tag("circle", cx=326, cy=y - 4, r=6, fill="paper", stroke="ink", stroke_width=2),
+            axis_title(338, y, "equal weights", text_anchor="start"),
+        ]
+
     def draw(way: int) -> Frame:
         shown = leans[:, way]
         right = int((shown * signs > 0).sum())
@@ -130,8 +151,9 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> Movin
             line(dash, TOP + 12, dash, bottom + 2, "muted", "4 3"),
             line(MIDDLE, TOP + 12, MIDDLE, bottom + 2, "ink"),
             *(row(i, sentence.split(), way) for i, sentence in enumerate(sentences)),
-            axis_title(dash, bottom + 16, "alone"),
+            axis_title(dash + 16, bottom + 16, "“bank” alone", text_anchor="end"),
             axis_title(MIDDLE, bottom + 16, "0"),
+            *legend(bottom + 40),
         ])  # fmt: skip
         rows = [
             (sentence, WAYS[way], ", ".join(decimal(w) for w in weights[way]), decimal(lean))
@@ -143,7 +165,7 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = MADE) -> Movin
         draw,
         (Control("way", "weights", WAYS, start, pace=2.0),),
         WIDTH,
-        bottom + 24,
+        bottom + 50,
         columns=("sentence", "weights", "of each word", "lean"),
         about="the word in its sentences",
     )
