@@ -269,7 +269,7 @@ def attention_stepper(
         body += [
             text(*_beyond(space, end, 12), "o" if ended else "", fill="output", font_weight="600",
                  data_part="output-name"),
-            text(NAMES, y_sum + 17, f"= output o {_vector(outputs[t])}" if ended else "",
+            text(NAMES, y_sum + 17, f"= o {_vector(outputs[t])}" if ended else "",
                  text_anchor="start", fill="output", font_weight="600", data_part="output-number"),
         ]  # fmt: skip
         return pale(arrows, "values", step >= 5) + "".join(body)
