@@ -128,7 +128,7 @@ def test_stepper_shows_each_number_from_the_step_that_computes_it() -> None:
                 assert parts[f"share-number-{j}"]["text"] == f"{weights[t, j]:.2f} of {token}"
         if step == 6:
             entries = minus(", ".join(f"{entry:.2f}" for entry in output[t]))
-            assert parts["output-number"]["text"] == f"= output o ({entries})"
+            assert parts["output-number"]["text"] == f"= o ({entries})"
             assert entries in drawing.labels[frame]
 
 
