@@ -117,7 +117,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             middle, here = LEFT + (j + 0.5) * slot, j <= step.key
             x = middle if here else RIGHT + 12
             # The gap hangs from the line; its foot is the score.
-            body.append(rect(x - 4, y, 8, max(up(score) - y, 0), "weight", opacity=here,
+            body.append(rect(x - 2, y, 4, max(up(score) - y, 0), "muted", opacity=here,
                              fill_opacity="0.5", data_part=f"gap-{j}"))  # fmt: skip
             parts = (
                 rect(-9, up(score) - 2, 18, 5, "key"),
