@@ -94,11 +94,14 @@ class Book:
         return ArrayObject([sheet, NameObject("/XYZ"), NullObject(), height, NullObject()])
 
     def join_links(self) -> None:
-        """Let each link between the pages lead within the PDF: to its anchor, else to its page."""
+        """Let each link between the pages lead within the PDF: to its anchor, else to its page.
+
+        A link to a page that is not in the PDF leads nowhere: its file is on this machine alone.
+        """
         for link, goal in self.links:
+            link.pop("/A", None)
             place = self.places.get(goal) or self.places.get(goal.partition("#")[0])
             if place is not None:
-                link.pop("/A", None)
                 link[NameObject("/Dest")] = place
 
 

@@ -38,8 +38,9 @@ def test_the_pdf_has_pages_bookmarks_and_links_within(browser: Any, tmp_path: Pa
     text = reader.pages[number].extract_text()
     # Numbered throughout, and the link to chapter 1 leads to its sheet of this very file.
     assert text.split()[0] == str(number + 1) or text.split()[-1] == str(number + 1)
-    linking = [page for page in reader.pages[number:] if "/Annots" in page]
+    linking = [page for page in reader.pages if "/Annots" in page]
     links = [one.get_object() for page in linking for one in page["/Annots"]]
+    # Most pages are not in this file. A link to them would name a folder of the printing machine.
     assert not any("file:" in str(link.get("/A", "")) for link in links)
     goals = [link["/Dest"][0].get_object() for link in links if "/Dest" in link]
     linked = reader.get_destination_page_number(pages_of_part[0])
