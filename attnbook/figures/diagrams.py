@@ -88,9 +88,9 @@ def attention_steps(
     """Return the moving drawing of the way from X to the output, with the numbers of all matrices.
 
     The steps come one after another: a matrix gets its colours, and its part of the formula is lit.
-    Until then its numbers are grey. A token can be chosen, and its row is framed in every matrix
-    where rows are what tokens ask for; of K and V, all is framed. It opens on the first token, with
-    its output.
+    Until then its numbers are grey. A token can be chosen: its row is framed in every matrix where
+    rows are what tokens ask for, and only this row has its numbers; of K and V, all is framed. It
+    opens on the first token, with its output.
 
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
@@ -135,7 +135,7 @@ def attention_steps(
              ("(", "ink", ()), ("Q", "query", (1, 2)), ("Kᵀ", "key", (1, 2)),
              (" ÷ √dₖ", "ink", (3,)), (") ", "ink", ()), ("V", "value", (1, 5)))  # fmt: skip
     hits = "".join(_hits(stage, *spans[name], n) for name, stage in stages.items())
-    grids = {name: _numbers(tables[name], spans[name][0], stage) for name, stage in stages.items()}
+    grids = {name: _cells(tables[name], spans[name][0], stage) for name, stage in stages.items()}
 
     def draw(step: int, chosen: int) -> Frame:
         last = step == len(STEPS) - 1
@@ -156,8 +156,11 @@ def attention_steps(
             # What is not computed yet has no colour, and grey numbers.
             there, (coloured, numbers) = step >= stage.step, grids[target]
             body += tag("g", coloured, opacity=int(there), data_part=f"grid-{target}")
-            body += tag("g", numbers, fill="ink" if there else "muted", text_anchor="middle",
-                        font_size=13, data_part=f"numbers-{target}")  # fmt: skip
+            for i, row_of_numbers in enumerate(numbers):  # of a token, those that it needs
+                needed = chosen in (0, i + 1) or not stage.by_row
+                body += tag("g", row_of_numbers, fill="ink" if there else "muted",
+                            text_anchor="middle", font_size=13, opacity=int(needed),
+                            data_part=f"numbers-{target}-{i}")  # fmt: skip
             left, wide = spans[target]
             body += rect(left, stage.y, wide, n * HIGH, stroke="ink", stroke_width=2.5, opacity=now,
                          data_part=f"now-{target}")  # fmt: skip
@@ -227,10 +230,11 @@ def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, widt
     for source in JOINED[target]:
         start = stages[source]
         if source == "V":
-            x, y = start.x + side, start.y + high / 2
-            path = f"M{x:g} {y:g}H{x + 13:g}V{middle:g}H{x + 7:g}"
+            # The values pass the weights and come in beside them, at the title of the output.
+            x, y, foot = start.x + side, start.y + high / 2, to.y - 26
+            path = f"M{x:g} {y:g}H{x + 13:g}V{foot:g}"
             body += tag("path", d=path, fill="none", stroke=name, stroke_width=width)
-            body += arrow(x + 13, middle, x, middle, name, width)
+            body += arrow(x + 13, foot, x - 6, to.y - 4, name, width)
         else:
             x1 = start.x + (to.x - start.x) * 0.2
             x2 = to.x - (to.x - start.x) * 0.2
@@ -239,9 +243,10 @@ def _ways(target: str, stages: Mapping[str, Stage], high: float, name: str, widt
     return body
 
 
-def _numbers(table: Array, left: float, stage: Stage) -> tuple[str, str]:
-    """Return a matrix's cells, and its numbers without what these share."""
-    limit, boxes, numbers = float(np.max(np.abs(table))), "", ""
+def _cells(table: Array, left: float, stage: Stage) -> tuple[str, list[str]]:
+    """Return a matrix's cells, and the numbers of each row without what these share."""
+    limit, boxes = float(np.max(np.abs(table))), ""
+    numbers = [""] * len(table)
     shared = stage.name or "plus"
     digits = next(d for d in (0, 1, 2) if d == 2 or np.array_equal(table, table.round(d)))
     for (i, j), value in np.ndenumerate(table):
@@ -250,7 +255,7 @@ def _numbers(table: Array, left: float, stage: Stage) -> tuple[str, str]:
         if look["fill"] == shared:
             del look["fill"]
         boxes += tag("rect", x=x, y=y, width=WIDE, height=HIGH, **look)
-        numbers += tag("text", decimal(value, digits), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
+        numbers[i] += tag("text", decimal(value, digits), x=x + WIDE / 2, y=y + HIGH / 2 + 4.5)
     high, wide = len(table) * HIGH, table.shape[1] * WIDE
     ground = rect(left, stage.y, wide, high, "paper")
     return ground + tag("g", boxes, fill=shared, stroke="grid"), numbers

@@ -15,7 +15,7 @@ from attnlib.numpy_dense import softmax
 
 # The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
 # as wide as WIDE, and from VALUES on the products with the values.
-LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 88.0, 266.0, 448.0, 314.0
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 96.0, 274.0, 448.0, 322.0
 PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
 
 
@@ -94,6 +94,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         factor, mean = float(np.exp(log)), o / ell
         before = _exponentials(s, step.read, step.before) * unit
         below = step.m - s[step.key]
+        was = [f"{ell / factor:.2f} → ", f"{decimal(o / factor)} → "] if rise else ["", ""]
         title = {
             "rise": f"The line rises by {-log:.1f}: all sums × exp({decimal(log, 1)}) = "
             f"{factor:.2f}",
@@ -104,10 +105,11 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         y = up(step.m)
         body = [
             text(4, 20, title, font_size=15, font_weight="600", data_part="title", **START),
-            text(END, 40, f"sum of weights so far: ℓ = {ell:.2f}", fill="weight", data_part="ell",
-                 text_anchor="end"),
-            text(END, 57, f"sum of weight × value: õ = {decimal(o)}", fill="output",
-                 data_part="o", text_anchor="end"),
+            text(PILE, 46, f"height ℓ = {was[0]}{ell:.2f}", fill="weight", font_weight="600",
+                 data_part="ell", **START),
+            text(PILE, 64, f"area õ = {was[1]}{decimal(o)}", fill="output", font_weight="600",
+                 data_part="o", **START),
+            text(PILE, 81, "a bar: weight high, value wide", fill="muted", font_size=13, **START),
             rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 52, "grid",
                  fill_opacity="0.35", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),

@@ -15,7 +15,7 @@ from attnlib.numpy_dense import softmax
 
 WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and each has ROW pixels
 # A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
-MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 38.0
+MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 34.0
 LETTER, GAP, BAR = 7.9, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
 WAYS = ("alone", "equal", "Q = K = X", "made")
 ALONE, EQUAL, SAME, MADE = range(4)
@@ -61,7 +61,8 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
 def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> MovingDrawing:
     """Return a moving figure: where four ways to weigh put *bank*, in one row for each sentence.
 
-    At the left, each word of a sentence carries its weight as a bar. At the right is where the
+    At the left, each word of a sentence carries its weight as a bar, *bank* and the largest with
+    its number where weights differ. At the right is where the
     weighted sum leans: its dot product with *water* minus its dot product with *money*. The half
     that the sentence speaks of is tinted. The disc is the sum with the weights that are shown, the
     ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`:
@@ -88,16 +89,20 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> Movi
 
     def row(i: int, tokens: list[str], way: int) -> str:
         """Return one sentence: its words with their bars, and its place between the sides."""
-        base, x, parts = TOP + ROW * i + TALL, 6.0, []
+        base, x, parts = TOP + ROW * i + 40, 6.0, []
+        largest = found[i][1][way].argmax()
         for j, token in enumerate(tokens):
-            is_bank = token == "bank"
+            is_bank, weight = token == "bank", found[i][1][way, j]
             wide = room(token, is_bank)
-            tall = round(TALL * found[i][1][way, j], 1)
+            tall = round(TALL * weight, 1)
+            told = way in (SAME, MADE) and j in (largest, tokens.index("bank"))
             parts += [
                 rect(round(x + (wide - BAR) / 2, 1), round(base - tall, 1), BAR, tall, "weight",
                      fill_opacity="0.75", data_part=f"bar-{i}-{j}"),
                 text(x + wide / 2, base + 14, token, font_size=13,
                      font_weight="700" if is_bank else "400", fill="query" if is_bank else "ink"),
+                text(x + wide / 2, round(base - tall - 4, 1), decimal(weight) if told else "",
+                     font_size=13, fill="weight", data_part=f"weight-{i}-{j}"),
             ]  # fmt: skip
             x += wide + GAP
         y, lean, equal = base - 8, leans[i, way], leans[i, EQUAL]
@@ -115,21 +120,25 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> Movi
             tag("circle", cx=ring, cy=y, r=6, fill="paper", stroke="ink", stroke_width=2,
                 opacity=shown, data_part=f"ring-{i}"),
             tag("circle", cx=at, cy=y, r=6, fill="output", data_part=f"disc-{i}"),
-            text(max(at, other) + 10 if right else min(at, other) - 10, y + 4, decimal(lean),
+            text(max(at, other) + 10 if right else min(at, other) - 10, y + 4,
+                 decimal(lean) if way != ALONE else "",
                  text_anchor="start" if right else "end", fill="output",
                  font_weight="600", font_size=13, data_part=f"lean-{i}", **HALO),
         ])  # fmt: skip
 
-    def legend(y: float) -> list[str]:
-        """Return what tints, discs and rings are, in one line."""
+    def legend(y: float, way: int) -> list[str]:
+        """Return what tints and discs are, and rings where there are any, in one line."""
+        ring = "".join([
+            tag("circle", cx=326, cy=y - 4, r=6, fill="paper", stroke="ink", stroke_width=2),
+            axis_title(338, y, "equal weights", text_anchor="start"),
+        ])  # fmt: skip
         return [
             rect(4, y - 11, 14, 14, "plus", fill_opacity="0.18"),
             rect(20, y - 11, 14, 14, "minus", fill_opacity="0.18"),
             axis_title(40, y, "the expected side", text_anchor="start"),
             tag("circle", cx=190, cy=y - 4, r=6, fill="output"),
             axis_title(202, y, "these weights", text_anchor="start"),
-            tag("circle", cx=326, cy=y - 4, r=6, fill="paper", stroke="ink", stroke_width=2),
-            axis_title(338, y, "equal weights", text_anchor="start"),
+            tag("g", ring, opacity=int(way in (SAME, MADE)), data_part="ring"),
         ]
 
     def draw(way: int) -> Frame:
@@ -151,9 +160,9 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> Movi
             line(dash, TOP + 12, dash, bottom + 2, "muted", "4 3"),
             line(MIDDLE, TOP + 12, MIDDLE, bottom + 2, "ink"),
             *(row(i, sentence.split(), way) for i, sentence in enumerate(sentences)),
-            axis_title(dash + 16, bottom + 16, "“bank” alone", text_anchor="end"),
+            axis_title(dash + 24, bottom + 16, f"“bank” alone {decimal(own)}", text_anchor="end"),
             axis_title(MIDDLE, bottom + 16, "0"),
-            *legend(bottom + 40),
+            *legend(bottom + 40, way),
         ])  # fmt: skip
         rows = [
             (sentence, WAYS[way], ", ".join(decimal(w) for w in weights[way]), decimal(lean))

@@ -265,7 +265,10 @@ def test_the_way_to_the_output_shows_each_matrix_from_its_step_on() -> None:
         for name, first in since.items():
             assert parts[f"grid-{name}"]["opacity"] == str(int(step >= first))
             colour = "ink" if step >= first else "muted"
-            assert parts[f"numbers-{name}"]["fill"].startswith(f"var(--attn-{colour},")
+            for i in range(3):  # of one token, K and V have all their numbers, the others one row
+                shown = parts[f"numbers-{name}-{i}"]
+                assert shown["fill"].startswith(f"var(--attn-{colour},")
+                assert shown["opacity"] == str(int(chosen in (0, i + 1) or name in "KV"))
             assert parts[f"now-{name}"]["opacity"] == str(int(step == first))
             assert parts[f"row-{name}"]["opacity"] == str(int(chosen > 0 and step >= first))
         # The part of the formula that a step computes is lit, and in the end all of it.
@@ -455,11 +458,13 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
         e = np.exp(s[:n] - m)
         assert np.allclose([number(cell) for cell in row[3:]], [m, e.sum(), e @ v[:n],
                            e @ v[:n] / e.sum()], atol=0.0051)  # fmt: skip
-        assert parts["ell"]["text"] == f"sum of weights so far: ℓ = {e.sum():.2f}"
-        total = minus(f"{e @ v[:n]:.2f}")
-        assert parts["o"]["text"] == f"sum of weight × value: õ = {total}"
+        rises = "rises" in drawing.labels[len(piles)]  # the sums of the line before stand there too
+        e_was = np.exp(s[:n] - largest[len(piles) - 1])
+        was = [f"{e_was.sum():.2f} → ", f"{e_was @ v[:n]:.2f} → "] if rises else ["", ""]
+        assert parts["ell"]["text"] == f"height ℓ = {was[0]}{e.sum():.2f}"
+        assert parts["o"]["text"] == minus(f"area õ = {was[1]}{e @ v[:n]:.2f}")
         # From the line hang the gaps down to the scores that have come, all to one scale.
-        come = n + ("rises" in drawing.labels[len(piles)])
+        come = n + rises
         gaps = [float(parts[f"gap-{j}"]["height"]) for j in range(come)]
         unit = (float(frames(drawing)[-1]["gap-1"]["height"])) / (s.max() - s[1])
         assert np.allclose(np.array(gaps) / unit, m - s[:come], atol=0.01)
@@ -615,7 +620,13 @@ def test_words_in_context_stand_where_their_weights_put_them() -> None:
             for name, place in (("disc", lean), ("ring", means[i])):
                 x_there = sides.MIDDLE + sides.UNIT * place
                 assert abs(float(parts[f"{name}-{i}"]["cx"]) - x_there) < 0.06
-            assert parts[f"lean-{i}"]["text"] == minus(f"{lean:.2f}")
+            assert parts[f"lean-{i}"]["text"] == (minus(f"{lean:.2f}") if way else "")
+            told = (
+                {j for j in range(len(x)) if is_bank[j] or j == weights.argmax()} if way > 1 else ()
+            )
+            for j, weight in enumerate(weights):
+                shown_weight = f"{weight:.2f}" if j in told else ""
+                assert parts[f"weight-{i}-{j}"]["text"] == shown_weight
             assert (parts[f"ring-{i}"]["opacity"] == "1") == (way > 1)
             sign = 1 if side == "water" else -1
             right, further = right + (lean * sign > 0), further + (sign * (lean - means[i]) > 0)
