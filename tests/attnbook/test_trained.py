@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
 from huggingface_hub import constants
 from nbval.plugin import IPyNbFile
 
 from attnbook import trained
 from tools import ROOT
+from tools.measure_heads import measured
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec(trained.PACKAGE) is None, reason=f"{trained.PACKAGE} is not installed"
@@ -71,6 +73,12 @@ def test_a_package_without_weights_is_no_model(
     monkeypatch.delitem(sys.modules, trained.PACKAGE, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     assert name() == trained.HUB
+
+
+@needs_package
+def test_the_stored_roundings_are_those_of_the_model() -> None:
+    stored = np.stack(list(trained.rounded_heads().values()), axis=1)
+    assert np.allclose(measured(), stored, rtol=0.05, atol=0.002)
 
 
 def skip_marks(request: pytest.FixtureRequest) -> list[pytest.Mark | None]:

@@ -1,0 +1,112 @@
+"""Measure what one rounding to bfloat16 does in each head of a trained model.
+
+The model is that of chapter 19, its text the first 512 tokens of the Apache License, which lies in
+`attnbook/data`. A page below chapter 13 quotes the numbers; so that it needs no model, they are
+stored: `python -m tools.measure_heads 2026-11-24` writes them anew, with the day.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnbook import trained
+from tools import ROOT
+
+STORED = ROOT / "attnbook" / "data" / "minilm_heads.csv"
+N_TOKENS = 512
+
+
+def _exact(x: Tensor) -> Tensor:
+    return x
+
+
+def _rounded(x: Tensor) -> Tensor:
+    return x.bfloat16().double()
+
+
+def _query_gradient(
+    query: Tensor, key: Tensor, value: Tensor, g: Tensor, output: Any = _exact, scores: Any = _exact
+) -> Tensor:
+    """Return dQ, with D computed from `output(O)` and dQ from `scores(dS)`."""
+    scale = query.shape[-1] ** -0.5
+    weights = (query @ key.mT * scale).softmax(dim=-1)
+    D = (g * output(weights @ value)).sum(dim=-1, keepdim=True)
+    return torch.as_tensor(scores(weights * (g @ value.mT - D)) @ key * scale)
+
+
+def _heads() -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return query, key and value of each head, (512, 32), layer by layer."""
+    from transformers import AutoModel, AutoTokenizer
+
+    where = trained.minilm()
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    model = AutoModel.from_pretrained(**where).double().eval()
+    text = (files("attnbook") / "data" / "LICENSE-Apache-2.0.txt").read_text(encoding="utf-8")
+    tokens = tokenizer(text, truncation=True, max_length=N_TOKENS, return_tensors="pt")
+    seen: list[Tensor] = []
+    for layer in model.encoder.layer:
+        for part in ("query", "key", "value"):
+            linear = getattr(layer.attention.self, part)
+            linear.register_forward_hook(lambda _module, _inputs, found: seen.append(found[0]))
+    with torch.no_grad():
+        model(**tokens)
+    n_heads = model.config.num_attention_heads
+    of_heads = [x.reshape(len(x), n_heads, -1).unbind(1) for x in seen]
+    return [
+        (query, key, value)
+        for start in range(0, len(of_heads), 3)
+        for query, key, value in zip(*of_heads[start : start + 3], strict=True)
+    ]
+
+
+def _mean_over_spread(x: Tensor) -> float:
+    """Return the size of the mean row, divided by that of the rows' deviations from it."""
+    mean = x.mean(dim=0)
+    return float(mean.square().mean().sqrt() / (x - mean).square().mean().sqrt())
+
+
+def measured() -> NDArray[np.float64]:
+    """Return a row for each of the 72 heads, with the columns of `trained.COLUMNS`."""
+    rng, rows = np.random.default_rng(0), []
+    for head in _heads():
+        query, key, value = map(_rounded, head)
+        g = _rounded(torch.from_numpy(rng.standard_normal(value.shape)))
+        right = _query_gradient(query, key, value, g)
+
+        def percent(found: Tensor, right: Tensor = right) -> float:
+            return 100 * float((found - right).norm() / right.norm())
+
+        centred = key - key.mean(dim=0), value - value.mean(dim=0)
+        rows.append(
+            (
+                _mean_over_spread(value),
+                _mean_over_spread(key),
+                percent(_query_gradient(query, key, value, g, output=_rounded)),
+                percent(_query_gradient(query, key, value, g, scores=_rounded)),
+                percent(_query_gradient(query, *centred, g, output=_rounded)),
+            )
+        )
+    return np.array(rows)
+
+
+def main(day: str, path: Path = STORED) -> None:
+    """Write the file."""
+    head = (
+        f"72 heads of {trained.HUB}, revision {trained.REVISION},\n"
+        f"on the first {N_TOKENS} tokens of LICENSE-Apache-2.0.txt; measured on {day} by\n"
+        "tools/measure_heads.py. attnbook/trained.py says what the columns mean.\n"
+        + ",".join(trained.COLUMNS)
+    )
+    np.savetxt(path, measured(), fmt="%.3f", delimiter=",", header=head)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
