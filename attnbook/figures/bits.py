@@ -1,4 +1,4 @@
-"""The bits of a number in three formats: the moving figure of chapter 10."""
+"""The bits of a number in three formats: the moving figure below chapter 10."""
 
 from __future__ import annotations
 
