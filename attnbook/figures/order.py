@@ -369,9 +369,10 @@ def _arc(k: Array, q: Array, offset: int) -> str:
 def _score_bars(scores: Sequence[float], offset: int) -> str:
     """Return a bar of the score for each offset; that of the present offset is filled."""
     largest = max(map(abs, scores)) or 1.0
+    step = min(STEP, (WIDTH - 2 * LEFT) / len(scores))
     body = [axis_title(8, ZERO - TALL - 24, "score q·k for each offset", text_anchor="start")]
     for index, score in enumerate(scores):
-        x, tall = LEFT + 10 + STEP * index, round(TALL * abs(score) / largest, 1)
+        x, tall = LEFT + step / 2 - 23 + step * index, round(TALL * abs(score) / largest, 1)
         name = "plus" if score >= 0 else "minus"
         here = index + 1 == offset
         top = ZERO - tall if score >= 0 else ZERO
@@ -382,7 +383,8 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
         weight = "600" if here else "400"
         body.append(text(x + 22, ZERO + TALL + 32, str(index + 1), fill="muted",
                          font_weight=weight, data_part=f"number-{index}"))  # fmt: skip
-        body.append(hit(x - 11, ZERO - TALL - 18, STEP, 2 * TALL + 56, f"offset:{index}"))
+        left = x + 22 - step / 2
+        body.append(hit(left, ZERO - TALL - 18, step, 2 * TALL + 56, f"offset:{index}"))
     body.append(line(LEFT, ZERO, WIDTH - LEFT, ZERO, "muted"))
     body.append(axis_title(WIDTH / 2, ZERO + TALL + 49, "offset"))
     return "".join(body)
