@@ -62,7 +62,7 @@ def test_chapter_and_page_below_lead_to_each_other() -> None:
         for page in below:
             assert page[:11] == chapter[:11], f"{page} has the number of its chapter"
             said = notebook(page)["cells"][0]["source"].split("\n")[2]
-            assert f"]({path_of(chapter).name})" in said, f"{page}: {said}"
+            assert f"]({path_of(chapter).name}" in said, f"{page}: {said}"
             assert f"]({path_of(page).name}" in text, f"{chapter} does not lead to {page}"
 
 
