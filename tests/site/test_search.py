@@ -55,7 +55,7 @@ TYPED = {
     "memory-bound": "11_quadratic_cost",
     "flash attention": "12_online_softmax",
     "online softmax": "12_online_softmax",
-    "lazy rescaling": "12_online_softmax",
+    "lazy rescaling": "12_rounding",
     "recomputation": "13_blockwise_backward",
     "backward pass": "13_blockwise_backward",
     "custom autograd function": "13_blockwise_backward",
