@@ -35,7 +35,7 @@ class Counts(NamedTuple):
 # short enough: none of them gets longer than the longest is now.
 LIMIT = Counts(words=1_500, cells=30, formulas=8, minutes=20)
 LIMIT_BELOW = Counts(words=1_300, cells=30, formulas=8, minutes=20)
-LONG = Counts(words=2_720, cells=51, formulas=14, minutes=42)
+LONG = Counts(words=2_620, cells=51, formulas=9, minutes=39)
 FIRST_LONG = "chapters/07"
 
 
