@@ -35,7 +35,7 @@ class Counts(NamedTuple):
 # yet short enough: none of them gets longer than the longest is now.
 LIMIT = Counts(words=1_500, cells=30, formulas=8, minutes=20)
 LIMIT_BELOW = Counts(words=1_300, cells=30, formulas=8, minutes=20)
-LONG = Counts(words=2_580, cells=48, formulas=8, minutes=39)
+LONG = Counts(words=2_580, cells=48, formulas=8, minutes=36)
 FIRST_LONG = "chapters/15"
 
 
