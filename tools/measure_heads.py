@@ -67,10 +67,11 @@ def _heads() -> list[tuple[Tensor, Tensor, Tensor]]:
     ]
 
 
-def _mean_over_spread(x: Tensor) -> float:
-    """Return the size of the mean row, divided by that of the rows' deviations from it."""
-    mean = x.mean(dim=0)
-    return float(mean.square().mean().sqrt() / (x - mean).square().mean().sqrt())
+def _mean_over_spread(x: Tensor, weights: Tensor) -> float:
+    """Return the size of the weighted means of the rows of x, divided by that of the deviations."""
+    mean = weights @ x
+    spread = weights @ x.square() - mean.square()
+    return float((mean.square().mean() / spread.mean()).sqrt())
 
 
 def measured() -> NDArray[np.float64]:
@@ -80,6 +81,8 @@ def measured() -> NDArray[np.float64]:
         query, key, value = map(_rounded, head)
         g = _rounded(torch.from_numpy(rng.standard_normal(value.shape)))
         right = _query_gradient(query, key, value, g)
+        weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
+        equal = torch.full_like(weights[:1], 1 / N_TOKENS)
 
         def percent(found: Tensor, right: Tensor = right) -> float:
             return 100 * float((found - right).norm() / right.norm())
@@ -87,8 +90,10 @@ def measured() -> NDArray[np.float64]:
         centred = key - key.mean(dim=0), value - value.mean(dim=0)
         rows.append(
             (
-                _mean_over_spread(value),
-                _mean_over_spread(key),
+                _mean_over_spread(value, equal),
+                _mean_over_spread(key, equal),
+                _mean_over_spread(value, weights),
+                _mean_over_spread(key, weights),
                 percent(_query_gradient(query, key, value, g, output=_rounded)),
                 percent(_query_gradient(query, key, value, g, scores=_rounded)),
                 percent(_query_gradient(query, *centred, g, output=_rounded)),
