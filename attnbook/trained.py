@@ -97,7 +97,7 @@ def rounded_heads() -> dict[str, NDArray[np.float64]]:
 
     >>> heads = rounded_heads()
     >>> len(heads), heads["value mean"].shape
-    (5, (72,))
+    (7, (72,))
     """
     with (files("attnbook") / "data" / "minilm_heads.csv").open(encoding="utf-8") as file:
         return dict(zip(COLUMNS, np.loadtxt(file, delimiter=",").T, strict=True))
