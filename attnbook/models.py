@@ -1,7 +1,8 @@
 """The attention modules of today's models, as the library transformers builds them (chapter 18).
 
 Nothing is downloaded: the models are small and their weights random, or they are built in full size
-on the device meta, where tensors have shapes and no numbers.
+on the device meta, where tensors have shapes and no numbers. The numbers of released models are
+stored, with the file that states them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from attnlib import needs
 
 needs(__name__, "transformers")
 
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_map
@@ -94,57 +99,84 @@ def _double(value: Any) -> Any:
     return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
 
-PLACES = ("heads", "queries, keys", "scores", "which keys", "softmax")
+class Released(NamedTuple):
+    """What a file of its authors, or a copy of it, says of a released model."""
+
+    model: str
+    released: str  # year and month
+    source: str  # the file; for a repository with its commit
+    family: str  # as transformers names it
+    settings: dict[str, Any]  # as transformers names them; layer_types are repeated
 
 
-def habits(family: str) -> dict[str, str]:
-    """Return what the attention of a family does in each of five places of the formula.
-
-    This holds for the library's default settings. The model is built in full size on the device
-    meta, and what it does follows from its configuration and from the names of its parameters. A
-    fraction says in how many of the layers.
+def released() -> list[Released]:
+    """Return twelve released models, the oldest first.
 
     Example:
-        >>> for place, habit in habits("gemma2").items():
-        ...     print(f"{place}: {habit}")
-        heads: groups of 2
-        queries, keys: rotary
-        scores: cap 50
-        which keys: 4096 (13/26)
-        softmax: –
+        >>> first, *_, last = released()
+        >>> first.model, first.released, last.model, last.released
+        ('BLOOM 176B', '2022-07', 'Gemma 4 E2B', '2026-04')
     """
-    config = CONFIG_MAPPING[family]()
+    with (files("attnbook") / "data" / "models.json").open(encoding="utf-8") as file:
+        return [Released(**model) for model in json.load(file)]
+
+
+def changes(model: Released) -> str:
+    """Return what a model changes in the formula of 2017, in words that its modules show.
+
+    The library builds the model in full size on the device meta, with the released numbers. A word
+    is said where an attention module has the part or the number that it names, and a fraction tells
+    in how many of the layers. What no module shows is left out.
+
+    Example:
+        >>> changes(next(model for model in released() if model.model == "Gemma 2 9B"))
+        '16/8 heads, rotary, cap 50; window 4096 (21/42)'
+    """
+    settings = dict(model.settings)
+    if pattern := settings.get("layer_types"):
+        n_layers = settings["num_hidden_layers"]
+        settings["layer_types"] = (pattern * n_layers)[:n_layers]
     with torch.device("meta"):
-        model = AutoModel.from_config(config)
-    names = " ".join(name for name, _ in model.named_parameters())
-    heads = config.num_attention_heads
-    group = heads // (getattr(config, "num_key_value_heads", None) or heads)
-    turned = hasattr(config, "rope_parameters")
-    cap = getattr(config, "attn_logit_softcapping", None)
-    layers = getattr(config, "layer_types", None) or []
-    windows, linear = (layers.count(f"{kind}_attention") for kind in ("sliding", "linear"))
-    found = (
-        "latent" if "kv_a_" in names else f"groups of {group}" if group > 1 else "",
-        ", ".join(["rotary"] * turned + ["QK-norm"] * ("q_norm" in names)),
-        f"cap {cap:.0f}" if cap else "" if turned else "ALiBi",
-        f"{config.sliding_window} ({windows}/{len(layers)})" if windows else "",
-        "sinks" if "sinks" in names else f"linear ({linear}/{len(layers)})" if linear else "",
+        built = AutoModel.from_config(CONFIG_MAPPING[model.family](**settings))
+    layers = list(built.layers if hasattr(built, "layers") else built.h)
+    counts = Counter(word for layer in layers for word in _words(layer, built))
+    equal: dict[int, list[str]] = {}
+    for word, n in counts.items():
+        equal.setdefault(n, []).append(word)
+    return "; ".join(
+        ", ".join(words) + (f" ({n}/{len(layers)})" if n < len(layers) else "")
+        for n, words in sorted(equal.items(), reverse=True)
     )
-    return {place: habit or "–" for place, habit in zip(PLACES, found, strict=True)}
 
 
-def table(rows: dict[str, dict[str, str]]) -> None:
-    """Print a line of words for each name, in columns under the places.
-
-    Example:
-        >>> table({"a": {"one": "–", "two": "cap 50"}, "longer": {"one": "sinks", "two": "–"}})
-                one    two
-        a       –      cap 50
-        longer  sinks  –
-    """
-    places = next(iter(rows.values()))
-    columns = [["", *rows], *([place, *(row[place] for row in rows.values())] for place in places)]
-    widths = [max(map(len, column)) for column in columns]
-    for line in zip(*columns, strict=True):
-        words = (word.ljust(width) for word, width in zip(line, widths, strict=True))
-        print("  ".join(words).rstrip())
+def _words(layer: Any, built: Any) -> Iterator[str]:
+    """Return a word for each change that the attention of one layer shows."""
+    module = getattr(layer, "self_attn", None) or getattr(layer, "self_attention", None)
+    if module is None:
+        yield "linear" if hasattr(layer, "linear_attn") else "no attention"
+        return
+    n_heads = built.config.num_attention_heads
+    group = getattr(module, "num_key_value_groups", 1)
+    if hasattr(module, "kv_a_proj_with_mqa"):
+        yield f"latent of {module.kv_lora_rank}"
+    elif group > 1:
+        yield f"{n_heads}/{n_heads // group} heads"
+    if hasattr(built, "rotary_emb") and getattr(module, "use_rope", True):
+        yield "rotary"
+    if hasattr(built, "build_alibi_tensor"):
+        yield "ALiBi"
+    if hasattr(module, "q_norm"):
+        yield "QK-norm"
+    if cap := getattr(module, "attn_logit_softcapping", None):
+        yield f"cap {cap:.0f}"
+    if window := getattr(module, "sliding_window", None):
+        yield f"window {window}"
+    if hasattr(module, "indexer"):
+        yield f"best {built.config.index_topk}"
+    if hasattr(module, "sinks"):
+        yield "sinks"
+    query = getattr(module, "q_proj", None)
+    if query is not None and query.out_features == 2 * n_heads * module.head_dim:
+        yield "gate"  # the other half of the outputs
+    if getattr(module, "is_kv_shared_layer", False):
+        yield "shared K, V"

@@ -31,12 +31,12 @@ class Counts(NamedTuple):
     minutes: int
 
 
-# A chapter is read in one sitting, and so is a page below it. The chapters from 18 on are not
-# yet short enough: none of them gets longer than the longest is now.
+# A chapter is read in one sitting, and so is a page below it. Chapter 19 is not yet short
+# enough: it does not get longer than it is now.
 LIMIT = Counts(words=1_500, cells=30, formulas=8, minutes=20)
 LIMIT_BELOW = Counts(words=1_300, cells=30, formulas=8, minutes=20)
-LONG = Counts(words=2_580, cells=48, formulas=8, minutes=36)
-FIRST_LONG = "chapters/18"
+LONG = Counts(words=2_440, cells=44, formulas=8, minutes=32)
+FIRST_LONG = "chapters/19"
 
 
 def limit_of(page: str) -> Counts:

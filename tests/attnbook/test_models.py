@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -38,24 +40,31 @@ def test_the_seed_draws_weights_and_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "expected"),
+    ("name", "expected"),
     [
-        ("llama", "– | rotary | – | – | –"),
-        ("qwen3", "– | rotary, QK-norm | – | – | –"),
-        ("gpt_oss", "groups of 8 | rotary | – | 128 (18/36) | sinks"),
-        ("gemma2", "groups of 2 | rotary | cap 50 | 4096 (13/26) | –"),
-        ("deepseek_v3", "latent | rotary | – | – | –"),
-        ("bloom", "– | – | ALiBi | – | –"),
-        ("qwen3_next", "groups of 8 | rotary, QK-norm | – | – | linear (36/48)"),
+        ("BLOOM 176B", "ALiBi"),
+        ("OLMo 2 7B", "rotary, QK-norm"),
+        ("DeepSeek-V3", "latent of 512, rotary"),
+        ("SmolLM3 3B", "16/4 heads; rotary (27/36)"),
+        ("gpt-oss-120b", "64/8 heads, rotary, sinks; window 128 (18/36)"),
+        ("Qwen3-Next 80B", "linear (36/48); 16/2 heads, rotary, QK-norm, gate (12/48)"),
+        ("DeepSeek-V3.2", "latent of 512, rotary, best 2048"),
+        (
+            "Gemma 4 E2B",
+            "8/1 heads, rotary, QK-norm; window 512 (28/35); shared K, V (20/35)",
+        ),
     ],
 )
-def test_habits(family: str, expected: str) -> None:
-    found = models.habits(family)
-    assert tuple(found) == models.PLACES and " | ".join(found.values()) == expected
+def test_changes_are_read_off_the_modules(name: str, expected: str) -> None:
+    assert models.changes({one.model: one for one in models.released()}[name]) == expected
 
 
-def test_a_table_has_a_column_for_each_place(capsys: pytest.CaptureFixture[str]) -> None:
-    models.table({"a": {"one": "–", "two": "cap 50"}, "longer": {"one": "sinks", "two": "–"}})
-    assert capsys.readouterr().out == (
-        "        one    two\na       –      cap 50\nlonger  sinks  –\n"
-    )
+def test_every_number_has_a_month_and_a_source() -> None:
+    releases = models.released()
+    months = [one.released for one in releases]
+    assert len(releases) == 12 and months == sorted(months)
+    for one in releases:
+        assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", one.released)
+        assert re.match(
+            r"arXiv:\d{4}\.\d{5}, table|github\.com/\S+, [0-9a-f]{7}, |transformers ", one.source
+        )

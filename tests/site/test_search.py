@@ -75,7 +75,7 @@ TYPED = {
     "attention sink": "18_todays_models",
     "QK-norm": "18_todays_models",
     "MLA": "18_todays_models",
-    "FlexAttention": "18_todays_models",
+    "FlexAttention": "18_recomputed",
     "BERT": "19_real_model",
     "sentence embedding": "19_real_model",
     "BertViz": "19_real_model",
