@@ -22,13 +22,10 @@ if importlib.util.find_spec("triton") is None:
     kernels = ("attnlib/triton_fused/*", "tests/attnlib/test_triton_*.py", "chapters/14_*")
     collect_ignore_glob += kernels
 
-# The one chapter that needs a model of others.
-MODEL_CHAPTER = "19_real_model.ipynb"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the cells of chapter 19 where its model is neither installed nor to be fetched."""
-    cells = [item for item in items if item.path.name == MODEL_CHAPTER]
+    """Skip chapter 19 and its page where the model is neither installed nor to be fetched."""
+    cells = [item for item in items if item.path.match("chapters/19_*.ipynb")]
     if cells and (reason := trained.missing()):
         for cell in cells:
             cell.add_marker(pytest.mark.skip(reason=reason))

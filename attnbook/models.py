@@ -179,4 +179,4 @@ def _words(layer: Any, built: Any) -> Iterator[str]:
     if query is not None and query.out_features == 2 * n_heads * module.head_dim:
         yield "gate"  # the other half of the outputs
     if getattr(module, "is_kv_shared_layer", False):
-        yield "shared K, V"
+        yield "shared KV"

