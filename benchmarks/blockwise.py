@@ -133,9 +133,7 @@ def geometric_means(rows: list[dict[str, object]]) -> dict[str, float]:
     wide = [row for row in blockwise if row["dtype"] == "float32"]
     groups = {
         "float32, forward": [row for row in wide if not row["backward"]],
-        "float32, forward, causal, T ≤ 512": [
-            r for r in wide if r["is_causal"] and r["n_tokens"] <= 512 and not r["backward"]
-        ],
+        "float32, forward, causal": [r for r in wide if r["is_causal"] and not r["backward"]],
         "float32, forward + backward": [row for row in wide if row["backward"]],
         "bfloat16, forward + backward": [r for r in blockwise if r["dtype"] == "bfloat16"],
         "float16, forward + backward": [r for r in blockwise if r["dtype"] == "float16"],

@@ -1,5 +1,6 @@
 import torch
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-x = torch.ones(1, 1, 2, 4)
-print(attention(x * torch.nan, x, x)[0, 0, 0].tolist())
+for n_keys in [7, 16]:
+    query, key = torch.full((1, 1, 1, 4), torch.nan), torch.ones(1, 1, n_keys, 4)
+    print(n_keys, "keys:", attention(query, key, key)[0, 0, 0].tolist())
