@@ -97,7 +97,7 @@ $(MODEL): tools/model.txt $(PACKAGES)
 
 BOOK := _build/.complete
 FOLDERS := _ext attnbook attnlib benchmarks/results chapters peers/reproductions reference
-SOURCES := _config.yml _toc.yml index.md tests/mistakes.txt \
+SOURCES := _config.yml _toc.yml index.md \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
 # The list changes when a file comes or goes, which the files that are left do not show.

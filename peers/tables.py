@@ -9,6 +9,7 @@ the JSON in `peers/results`. `make peers` does this.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from string import ascii_uppercase
 from typing import Any
@@ -29,6 +30,21 @@ SECTIONS = {
     "keras": ("keras_jax", "keras_torch", "keras_tensorflow"),
     "onnx": ("onnx_family",),
     "others": ("hugging_face", "x_transformers", "tiny"),
+}
+
+
+# How the programs of a library are called on the page.
+LIBRARIES = {
+    "PyTorch": ("F.", "flex_", "torch.", "nn."),
+    "JAX": "jax.",
+    "Flax": "flax.",
+    "Equinox": "equinox",
+    "Keras": "keras.",
+    "ONNX": "ONNX reference",
+    "ONNX Runtime": "ONNX Runtime",
+    "transformers": "transformers",
+    "x-transformers": "x-transformers",
+    "tinygrad": "tinygrad",
 }
 
 
@@ -65,9 +81,9 @@ def by_topic(libraries: list[Library]) -> str:
         for topic in TOPICS
     ]
     sums = [added(library["topics"]) for library in libraries]
-    rows.append(["**all**", *(f"**{cell(total)}**" for total in sums)])
     rows.append(["not claimed", *(str(total[NOT_CLAIMED]) for total in sums)])
-    return "\n\n".join(["\n".join(names), table(["topic", *letters], rows), left_out(libraries)])
+    counts = ["<details><summary>Cases by topic</summary>", table(["topic", *letters], rows)]
+    return "\n\n".join(["\n".join(names), *counts, "</details>", left_out(libraries)])
 
 
 def left_out(libraries: list[Library]) -> str:
@@ -80,6 +96,23 @@ def left_out(libraries: list[Library]) -> str:
     return "\n".join(
         ["<details><summary>What is not claimed</summary>", "", *lines, "", "</details>"]
     )
+
+
+def edges(page: str) -> str:
+    """Return the edges of the page, each with the libraries of which a program shows it.
+
+    >>> page = "## The edges\\n\\n### An edge\\n<summary>tinygrad: odd</summary>"
+    >>> print(edges(page).splitlines()[2])
+    | [An edge](#an-edge) | tinygrad |
+    """
+    rows = []
+    for edge in page.split("## The edges\n")[1].split("\n## ")[0].split("\n### ")[1:]:
+        title, _, text = edge.partition("\n")
+        shown = re.findall(r"<summary>(.+?)</summary>", text)
+        of = [name for name, known in LIBRARIES.items() if any(x.startswith(known) for x in shown)]
+        anchor = re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        rows.append([f"[{title}](#{anchor})", ", ".join(of)])
+    return table(["edge", "a program shows it in"], rows)
 
 
 def versions(results: list[dict[str, Any]]) -> str:
@@ -109,6 +142,7 @@ def sections() -> dict[str, str]:
     results = {family: stored(family) for families in SECTIONS.values() for family in families}
     topics = table(["topic", "what is asked"], TOPICS.items())
     found = {"topics": topics, "versions": versions(list(results.values()))}
+    found["edges"] = edges(PAGE.read_text("utf-8"))
     for name, families in SECTIONS.items():
         libraries = [library for family in families for library in results[family]["libraries"]]
         found[name] = by_topic(libraries)
