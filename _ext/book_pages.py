@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from docutils import nodes
-from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
@@ -71,17 +70,6 @@ def name_folded_cells(app: Sphinx, doctree: nodes.document) -> None:
             title = re.match(r"#\s*@title\s+(.+)", cell.astext().lstrip())
             if title:
                 cell["prompt_show"] = title[1].strip()
-
-
-def visit_folded(self: Any, node: nodes.Element) -> None:
-    """Open a folded cell, named by the text that one sees; MyST-NB gives all one name."""
-    self.body.append(f'<details class="hide {" ".join(node["classes"])}">\n')
-    self.body.append(f"<summary>{self.encode(node['prompt_show'])}</summary>\n")
-
-
-def depart_folded(self: Any, node: nodes.Element) -> None:
-    """Close a folded cell."""
-    self.body.append("</details>\n")
 
 
 def say_in_words(
@@ -174,7 +162,6 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the hooks; the words come before the extensions that quote them."""
-    app.add_node(HideCodeCellNode, override=True, html=(visit_folded, depart_folded))
     app.add_config_value("book_colab", "", "html")
     # Jupyter Book sets this option for an extension that the book does not load.
     app.add_config_value("comments_config", {}, "")

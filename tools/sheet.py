@@ -38,6 +38,7 @@ def photograph(browser: Any, page: str, view: str) -> list[str]:
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
     )
+    context.add_init_script("localStorage['attention-answers'] = 'all'")
     tab = context.new_page()
     tab.goto((BOOK / f"{page}.html").as_uri())
     tab.emulate_media(media=medium)

@@ -63,6 +63,9 @@ def good() -> Notebook:
         code("x", result(text_plain="2"), tags=("nbval-ignore-output", "timing")),
         code("np.testing.assert_allclose(x, x)"),
         *(code(f"assert {n} > 0") for n in range(1, 8)),
+        text("**Predict**: what is x?"),
+        code("x + 0", result(text_plain="2"), tags=("hide-output",)),
+        {**text("**Predict**, then move it."), "metadata": {"tags": ["predict-figure"]}},
         text("by [Vaswani et al.](https://arxiv.org/abs/1706.03762)"),
     ]
     for n in (1, 2, 3):
@@ -209,6 +212,18 @@ BAD: dict[str, list[Change]] = {
         add(code(f"{CAPTION}\nfigure", result(text_html=SVG), tags=("fig-a",))),
         add(code(CAPTION, tags=("fig-b",))),
     ],
+    "predictions_have_a_place": [
+        retag("x + 0"),
+        drop("x + 0"),
+        put("x + 0", outputs=[]),
+        reword("**Predict**:", "**Predict**:", "Tell:"),
+        reword("**Predict**:", "is x?", "is x? **Predict** y."),
+        retag("**Predict**, then"),
+        retag("x = 2", "hide-output"),
+        add(code("x", result(text_plain="2"), tags=("hide-output",))),
+        add(*[{**text("**Predict**"), "metadata": {"tags": ["predict-figure"]}}] * 3),
+    ],
+    "the_reader_is_asked_to_predict": [reword("**Predict**:", "**Predict**:", "Tell:")],
     "an_equation_is_displayed": [put("$$a = b$$", source="$a = b$")],
     "minutes_are_counted": [
         reword("# A title", "10 minutes", "11 minutes"),

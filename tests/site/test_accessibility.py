@@ -101,6 +101,18 @@ def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.quick
+def test_axe_finds_nothing_where_answers_wait_for_a_guess(open_page: OpenPage, axe: str) -> None:
+    page = open_page("chapters/03_scaling", motion="reduce", guessing=True).page
+    page.evaluate(axe)
+    page.locator(".predicted").first.scroll_into_view_if_needed()
+    page.get_by_label("Your guess").first.wait_for()
+    for theme in ("light", "dark"):
+        in_theme(page, theme)
+        found = violations(page)
+        assert not found, "\n".join([theme, *found])
+
+
 def test_axe_finds_nothing_among_search_results(open_page: OpenPage, axe: str) -> None:
     page = open_page("search?q=softmax", width=PHONE, motion="reduce").page
     page.locator("#search-results p.context").first.wait_for(timeout=10_000)

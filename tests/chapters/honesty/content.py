@@ -210,6 +210,47 @@ def claims_are_asserted(notebook: Notebook) -> list[str]:
     return [] if asserts >= FEWEST_ASSERTS else [f"{asserts} asserts outside the exercises"]
 
 
+# -- predictions ----------------------------------------------------------------------------------
+
+PREDICT = "**Predict"
+ANSWER_TAG = "hide-output"  # of the cell whose output answers: it is folded (_ext/predictions.py)
+BY_FIGURE_TAG = "predict-figure"  # of a question that a moving figure answers, in the reader's hand
+FEWEST_PREDICTIONS, MOST_PREDICTIONS = 2, 4
+
+
+def predictions_have_a_place(notebook: Notebook) -> list[str]:
+    """Each **Predict** is answered by one folded output before the next text, or by a figure."""
+    faults, asked, answers, total = [], "", 0, 0
+    for number, cell in enumerate([*notebook["cells"], {"cell_type": "markdown"}], start=1):
+        if cell["cell_type"] == "code":
+            if ANSWER_TAG in tags(cell):
+                answers += 1
+                if not asked:
+                    faults.append(f"cell {number}: folded, and no {PREDICT} stands before it")
+                if not cell["outputs"]:
+                    faults.append(f"cell {number}: answers, and shows nothing")
+            continue
+        if asked and answers != 1:
+            faults.append(f"{asked}: {answers} folded answers follow the {PREDICT}, not 1")
+        asked, answers = "", 0
+        questions = cell.get("source", "").count(PREDICT)
+        by_figure = questions > 0 and BY_FIGURE_TAG in tags(cell)
+        total += questions
+        if questions > 1:
+            faults.append(f"cell {number}: {questions} times {PREDICT}, and one answer can follow")
+        if questions and not by_figure:
+            asked = f"cell {number}"
+    if total > MOST_PREDICTIONS:
+        faults.append(f"{total} predictions, at most {MOST_PREDICTIONS} there may be")
+    return faults
+
+
+def the_reader_is_asked_to_predict(notebook: Notebook) -> list[str]:
+    """A chapter has two predictions or more."""
+    total = sum(cell["source"].count(PREDICT) for _, cell in markdown_cells(notebook))
+    return [] if total >= FEWEST_PREDICTIONS else [f"{total} predictions"]
+
+
 # -- prose ----------------------------------------------------------------------------------------
 
 FILLER = re.compile(r"\b(simply|obviously|magic\w*)\b", re.IGNORECASE)
@@ -283,9 +324,14 @@ RULES: tuple[Rule, ...] = (
     figures_have_words,
     figures_have_captions,
     claims_are_asserted,
+    predictions_have_a_place,
     minutes_are_counted,
     prose_is_plain,
     papers_are_in_the_bibliography,
 )
 # A page below a chapter can do without.
-CHAPTER_RULES: tuple[Rule, ...] = (an_equation_is_displayed, exercises_are_checked)
+CHAPTER_RULES: tuple[Rule, ...] = (
+    an_equation_is_displayed,
+    exercises_are_checked,
+    the_reader_is_asked_to_predict,
+)
