@@ -1,6 +1,6 @@
 """Count what a reader meets on the way through each chapter: `make counts`.
 
-Counted is what stands on the page unfolded, without the exercises: the words between the displayed
+Counted is what stands on the page unfolded, without exercises and questions: the words between the displayed
 formulas, the cells that show their text or code (a figure shows none), the displayed formulas. The
 minutes are computed from these: 150 words a
 minute, five seconds for each line of code that is shown, 45 seconds for each displayed formula.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tools import ROOT, chapters, parts
 from tools.notebooks import Notebook, read
 
-EXERCISES = re.compile(r"(?m)^## +Exercises\b")
+EXERCISES = re.compile(r"(?m)^## +(?:Exercises|From memory)\b")
 SECTION = re.compile(r"(?m)^## ")
 FORMULA = re.compile(r"\$\$.+?\$\$(?:[ \t]*\([^()\s]+\))?", re.DOTALL)
 FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)
@@ -55,7 +55,7 @@ def counts(notebook: Notebook) -> Counts:
             formulas += len(FORMULA.findall(text))
             words += len(UNREAD.sub(" ", FORMULA.sub(" ", text)).split())
             cells += bool(text.strip())
-        elif not is_exercise and not _tags(cell) & {"hide-cell", "hide-input"}:
+        elif not is_exercise and not _tags(cell) & {"hide-cell", "hide-input", "quiz"}:
             cells += 1
             lines += sum(bool(line.strip()) for line in source.splitlines())
     minutes = words / 150 + lines * 5 / 60 + formulas * 0.75

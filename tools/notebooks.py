@@ -27,6 +27,7 @@ SETUP_TAG = "set-up"
 FOLDED_TAGS = {SETUP_TAG, "solution"}
 UNCHECKED_TAG = "nbval-ignore-output"
 FIGURE_TAG = "fig-"  # of a cell that draws: its title is the caption, and its code is hidden
+QUIZ_TAG = "quiz"  # of a cell that asks questions, or computes their answers: its code is hidden
 SETUP_CELL = f"""\
 # @title Set-up: installs attnlib where it is missing (on Colab); changes nothing else
 import importlib.util
@@ -103,7 +104,10 @@ def _normalised_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     hidden = new.pop("jupyter", {}).get("source_hidden") is True
     # Where nothing compares the output, the code is what a reader can check, so it stays.
     draws = any(tag.startswith(FIGURE_TAG) for tag in tags) and UNCHECKED_TAG not in tags
-    if draws or FOLDED_TAGS & set(tags):
+    if QUIZ_TAG in tags:
+        hidden = True
+        new["cellView"] = "form"
+    elif draws or FOLDED_TAGS & set(tags):
         # Folded in the book, in Jupyter and in Colab, each of which has its own word for it.
         hidden = True
         new["cellView"] = "form"
