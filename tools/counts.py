@@ -1,9 +1,9 @@
 """Count what a reader meets on the way through each chapter: `make counts`.
 
-Counted is what stands on the page unfolded, without exercises and questions: the words between the displayed
-formulas, the cells that show their text or code (a figure shows none), the displayed formulas. The
-minutes are computed from these: 150 words a
-minute, five seconds for each line of code that is shown, 45 seconds for each displayed formula.
+Counted is what stands on the page unfolded, without exercises and questions: the words between the
+displayed formulas, the cells that show their text or code (a figure shows none), the displayed
+formulas. The minutes are computed from these: 150 words a minute, five seconds for each line of
+code that is shown, 45 seconds for each displayed formula.
 """
 
 from __future__ import annotations
