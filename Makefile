@@ -16,7 +16,7 @@ WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print sheet chapter counts test slow format notebooks images mistakes coverage latest colab \
+.PHONY: help book serve print sheet chapter counts test slow format notebooks class images mistakes coverage latest colab \
   bench peers kernel-report lighthouse dist clean FORCE
 SHELL := /bin/sh
 
@@ -186,6 +186,9 @@ format: $(ENVIRONMENT) ## format code and notebooks, mend what lint can mend
 
 notebooks: $(ENVIRONMENT) ## run the notebooks in place and normalise them (NOTEBOOKS=chapters/...)
 	@$(BIN)/python -m tools.notebooks execute $(NOTEBOOKS)
+
+class: $(ENVIRONMENT) ## write the notebooks that a class works in, without solutions (_build/class)
+	@$(BIN)/python -m tools.class_notebooks
 
 images: $(ENVIRONMENT) # store the figures' reference images again, then look at the diff
 	@$(BIN)/python -m pytest tests/attnbook/test_figures.py --update-images

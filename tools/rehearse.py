@@ -6,7 +6,8 @@ A chapter lies alone in an empty folder. Its environment holds NumPy, torch, mat
 kernel, the model of chapter 19 as a package (tools/model.txt), and no `attnlib`: its own set-up
 cell installs that, from the address that it names, which git is told to take from a copy of this
 working tree. nbval then runs the chapter from top to bottom and compares what it shows with what is
-stored; of Matplotlib's charts it compares our words alone.
+stored; of Matplotlib's charts it compares our words alone. In the first environment the notebook of
+the class runs too, untouched: nothing in it may raise.
 
     colab    what Colab publishes as its own versions (tools/colab.txt)
     numpy    the same without torch, for the chapters that import no torch
@@ -32,7 +33,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from tools import ROOT, notebooks
+from tools import ROOT, class_notebooks, notebooks
 
 CACHE = ROOT / "_build" / "colab"
 MODEL = ROOT / "tools" / "model.txt"
@@ -174,19 +175,29 @@ def installed(python: Path, variables: dict[str, str]) -> dict[str, str]:
     return {package["name"].lower(): package["version"] for package in json.loads(done.stdout)}
 
 
-def rehearse(chapter: Path, python: Path, variables: dict[str, str], given: list[str]) -> str:
+def rehearse(
+    chapter: Path,
+    python: Path,
+    variables: dict[str, str],
+    given: list[str],
+    of_class: bool = False,
+) -> str:
     """Run the chapter alone in an empty folder and return what is wrong, or nothing."""
     brought = [name for name in BROUGHT if not any(line.startswith(f"{name}=") for line in given)]
     pip = [str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *brought]
     subprocess.run(pip, check=True, env=variables, stderr=subprocess.DEVNULL)
     before = installed(python, variables)
     notebook = notebooks.read(chapter)
+    if of_class:
+        notebook = class_notebooks.class_notebook(notebook)
     for cell in notebook["cells"]:
         if notebooks.SETUP_TAG in (tags := cell["metadata"].get("tags", [])):
             tags.append("nbval-ignore-output")  # here it installs, and says so
     with tempfile.TemporaryDirectory(prefix="colab-") as folder:
         notebooks.write_normalised(Path(folder) / chapter.name, notebook)
-        command = [sys.executable, "-m", "pytest", *NBVAL, "-p", "no:cacheprovider", chapter.name]
+        lax = ["--nbval-lax"] if of_class else []  # it has no outputs to compare
+        command = [sys.executable, "-m", "pytest", *lax, *NBVAL]
+        command += ["-p", "no:cacheprovider", chapter.name]
         done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode:
         return (done.stdout + done.stderr)[-4000:]
@@ -224,11 +235,14 @@ def main(arguments: list[str] | None = None) -> int:
         for chapter in chapters:
             if name == "numpy" and needs_torch(notebooks.read(chapter)):
                 continue
-            began = time.monotonic()
-            wrong = rehearse(chapter, python, variables, given)
-            failed += [f"{name}, {chapter.name}"] if wrong else []
-            verdict = f"FAILED\n{wrong}" if wrong else "as stored"
-            print(f"  {chapter.stem:24} {time.monotonic() - began:4.0f} s  {verdict}", flush=True)
+            for of_class in [False, True] if name == "colab" else [False]:
+                began = time.monotonic()
+                wrong = rehearse(chapter, python, variables, given, of_class)
+                what = f"{chapter.stem}{', class' * of_class}"
+                failed += [f"{name}, {what}"] if wrong else []
+                verdict = f"FAILED\n{wrong}" if wrong else "runs" if of_class else "as stored"
+                took = time.monotonic() - began
+                print(f"  {what:32} {took:4.0f} s  {verdict}", flush=True)
     if failed:
         print("Failed: " + "; ".join(failed), file=sys.stderr)
     return 1 if failed else 0

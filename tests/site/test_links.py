@@ -64,7 +64,7 @@ def test_an_id_occurs_once_in_a_page(book: Path, name: str) -> None:
 @pytest.mark.parametrize("name", notebooks())
 def test_a_chapter_opens_in_colab_and_can_be_downloaded(book: Path, name: str) -> None:
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
-    path = f"{urlsplit(config['url']).path}/blob/{config['branch']}/{name}.ipynb"
+    path = f"{urlsplit(config['url']).path}/blob/class/{name}.ipynb"
     links = read(book / f"{name}.html").links
     in_colab = [link for link in links if "colab.research" in link]
     assert in_colab == [f"https://colab.research.google.com/github{path}"]
