@@ -58,8 +58,8 @@ STAGES = {
 }
 # What to look at when a case of a topic fails, in the order in which failures are told.
 HINTS = {
-    "values": "The output is softmax(scale · Q Kᵀ) V. The softmax runs along the keys and "
-    "subtracts the largest score first. The scale is 1/√d_k unless another one is given.",
+    "values": "O = softmax(scale · Q Kᵀ) V, where the scale is 1/√d_k unless it is given. The "
+    "softmax runs along the keys, and subtracts the largest score.",
     "causal": "Query i sees the keys 0 to i, whether there are more keys than queries or fewer.",
     "masks": "True in a boolean mask keeps a key. A floating mask is added to the scaled scores.",
     "empty": "A query that sees no key gets zeros: no NaN, and no mean of what the mask removed.",
