@@ -51,7 +51,8 @@ def test_the_seed_draws_weights_and_tokens() -> None:
         ("DeepSeek-V3.2-Exp", "latent of 512, rotary, best 2048"),
         (
             "Gemma 4 E2B",
-            "8/1 heads, rotary, QK-norm, scale 1; window 512 (28/35); shared KV (20/35); V-norm (15/35)",
+            "8/1 heads, rotary, QK-norm, scale 1; window 512 (28/35); shared KV (20/35); "
+            "V-norm (15/35)",
         ),
     ],
 )
