@@ -12,7 +12,7 @@ from importlib.resources import files
 import torch
 from torch import nn
 
-from attnbook.copying import repeats
+from attnbook import copying
 from attnlib import masks
 
 past = masks.causal(32, like=torch.zeros(1))
@@ -58,9 +58,10 @@ def distance(S, index, seen):
     return (A.exp() * (A - P)).sum(-1).mean()
 
 
-def teach(model, indexers, adam, rng, n_steps, k=32):
+def teach(model, indexers, adam, rng, n_steps, k):
     for _ in range(n_steps):
-        X, loss = model.enter(torch.from_numpy(repeats(32, rng)[0][:, :-1])), 0
+        tokens = torch.from_numpy(copying.repeats(16, rng)[0][:, :-1])
+        X, loss = model.enter(tokens), 0
         for layer, indexer in zip(model.layers, indexers, strict=True):
             S, index = scores(layer, X), indexer(X)
             loss = loss + distance(S, index, masks.best(index, k))

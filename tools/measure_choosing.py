@@ -34,27 +34,28 @@ def frames(seed: int = 2) -> dict[str, Any]:
     torch.manual_seed(100 + seed)
     indexers = [choosing.Indexer(), choosing.Indexer()]
     parameters = [p for indexer in indexers for p in indexer.parameters()]
-    adam, rng = torch.optim.Adam(parameters, 0.003, fused=True), np.random.default_rng(100 + seed)
+    adam, rng = torch.optim.Adam(parameters, 0.005, fused=True), np.random.default_rng(100 + seed)
     row = int(np.argmax(copying.p[:, 0] == 8))
     tokens = copying.kept[:, :-1]
 
-    def right(n_keys: int) -> float:
+    def right(n_keys: int, seen: Any = None) -> float:
         X = model.enter(tokens)
         for layer, indexer in zip(model.layers, indexers, strict=True):
-            X = choosing.attend(layer, X, masks.best(indexer(X), n_keys))
+            X = choosing.attend(layer, X, masks.best(indexer(X), n_keys) if seen is None else seen)
         found = model.out(X).argmax(-1) == copying.kept[:, 1:]
         return round(float(found[copying.can_copy].float().mean()), 2)
 
     X = model.enter(tokens[[row]])
     X = choosing.attend(model.layers[0], X, choosing.past)
     weights = choosing.scores(model.layers[1], X).softmax(-1)[0]
+    last = right(4, choosing.past & ~choosing.past.tril(-4))
     found: dict[str, Any] = {
         "tokens": "".join("ABCDEFGHIJKLMNOPQRSTUVWX"[n] for n in tokens[row]),
         "weights": (100 * weights).round().int().tolist(),
-        "dense": right(32), "steps": STEPS, "chosen": [], "right": [],
+        "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
     }  # fmt: skip
     for before, after in zip((0, *STEPS), STEPS, strict=False):
-        choosing.teach(model, indexers, adam, rng, after - before)
+        choosing.teach(model, indexers, adam, rng, after - before, 32)
         with torch.no_grad():
             seen = masks.best(indexers[1](X)[0], 4)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
