@@ -5,6 +5,7 @@
     examples      the numbers that every chapter uses, and the published ones that chapter 6 checks
     experiments   what the scale does to scores, weights and gradients, measured
     figures       every drawing (needs Matplotlib)
+    lab           grades an attention in seven stages (needs torch)
     models        attention modules of today's models (needs transformers)
     ranks         a function on several processes, also one of a notebook (needs torch)
     ring_costs    what a ring of devices computes and sends (needs torch)

@@ -14,6 +14,7 @@ from attnlib import needs
 needs(__name__, "transformers")
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
@@ -175,6 +176,12 @@ def _words(layer: Any, built: Any) -> Iterator[str]:
         yield "ALiBi"
     if hasattr(module, "q_norm"):
         yield "QK-norm"
+    if hasattr(module, "v_norm"):
+        yield "V-norm"
+    d_k = getattr(module, "qk_head_dim", None) or getattr(module, "head_dim", 0)
+    scale = getattr(module, "scaling", d_k**-0.5 if d_k else 1)
+    if d_k and not math.isclose(scale, d_k**-0.5):
+        yield "scale 1" if scale == 1 else f"scale 1/√{scale**-2:.0f}"
     if cap := getattr(module, "attn_logit_softcapping", None):
         yield f"cap {cap:.0f}"
     if window := getattr(module, "sliding_window", None):

@@ -48,10 +48,11 @@ def test_the_seed_draws_weights_and_tokens() -> None:
         ("SmolLM3 3B", "16/4 heads; rotary (27/36)"),
         ("gpt-oss-120b", "64/8 heads, rotary, sinks; window 128 (18/36)"),
         ("Qwen3-Next 80B", "linear (36/48); 16/2 heads, rotary, QK-norm, gate (12/48)"),
-        ("DeepSeek-V3.2", "latent of 512, rotary, best 2048"),
+        ("DeepSeek-V3.2-Exp", "latent of 512, rotary, best 2048"),
         (
             "Gemma 4 E2B",
-            "8/1 heads, rotary, QK-norm; window 512 (28/35); shared KV (20/35)",
+            "8/1 heads, rotary, QK-norm, scale 1; window 512 (28/35); shared KV (20/35); "
+            "V-norm (15/35)",
         ),
     ],
 )

@@ -100,3 +100,5 @@ def test_the_deck_has_a_note_for_each_question() -> None:
     assert len(notes) == sum(len(quiz.of_chapter(name)) for name in NAMES)
     assert len({note[0] for note in notes}) == len(notes)
     assert all(len(note) == 4 and all(note) for note in notes)
+    stored = (ROOT / "reference" / "attention.txt").read_text(encoding="utf-8")
+    assert stored == quiz.deck(), "python -m attnbook.quiz > reference/attention.txt"

@@ -9,10 +9,11 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from honesty import PAGE_RULES
 
 from tools import ROOT, chapters
 from tools.counts import counts
-from tools.notebooks import read
+from tools.notebooks import is_normalised, read
 
 REFERENCE = ROOT / "reference"
 PAGES = ("errata", "sources")
@@ -132,6 +133,13 @@ def test_the_teachers_page_gives_the_minutes_of_each_page() -> None:
     assert [page for page, _ in given] == listed
     for page, minutes in given:
         assert int(minutes) == counts(read(ROOT / f"{page}.ipynb")).minutes, page
+
+
+@pytest.mark.parametrize("rule", PAGE_RULES)
+def test_the_page_of_the_lab_keeps_rule(rule: str) -> None:
+    path = REFERENCE / "lab.ipynb"
+    assert PAGE_RULES[rule](read(path)) == []
+    assert is_normalised(path)
 
 
 def test_the_five_lines_of_the_one_sheet_are_those_of_chapter_5() -> None:

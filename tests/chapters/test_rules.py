@@ -19,6 +19,9 @@ Change = Callable[[Notebook], object]
 
 SVG = """<div class="attn-figure">
   <svg role="img" aria-label="A square of five words"><path d="M0 0"/></svg></div>"""
+HINTS = "\n\n".join(
+    f'<details class="more"><summary>Hint {n}</summary>\n\nAdd.\n\n</details>' for n in (1, 2)
+)
 CAPTION = "# @title A square has four sides."
 
 
@@ -70,7 +73,7 @@ def good() -> Notebook:
     ]
     for n in (1, 2, 3):
         cells += [
-            text(f"### Exercise {n}\n\nCompute it."),
+            text(f"### Exercise {n}\n\nCompute it.\n\n{HINTS}"),
             code(f"# @title Solution {n}\ny = {n}", tags=("hide-cell", "solution")),
             code(f"assert y == {n}", tags=("check",)),
         ]
@@ -196,6 +199,11 @@ BAD: dict[str, list[Change]] = {
         retag("assert y == 2"),
         reword("# @title Solution 2", "@title", "title"),
         reword("### Exercise 2", "2", "4"),
+    ],
+    "exercises_have_hints": [
+        reword("### Exercise 2", "Hint 2", "Hint 3"),
+        reword("### Exercise 2", HINTS, ""),
+        reword("### Exercise 2", "Compute it.", "Compute it. (Hint: add.)"),
     ],
     "claims_are_asserted": [
         lambda notebook: [

@@ -80,6 +80,7 @@ TYPED = {
     "sentence embedding": "19_real_model",
     "BertViz": "19_real_model",
     "test my kernel": "conformance",
+    "homework": "lab",
     "JAX attention": "peers",
     "ONNX": "peers",
     "FAQ": "questions",

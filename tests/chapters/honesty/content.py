@@ -200,6 +200,22 @@ def exercises_are_checked(notebook: Notebook) -> list[str]:
     return faults
 
 
+HINT = re.compile(
+    r'<details class="more"><summary>Hint (\d)</summary>\n\n(.+?)\n\n</details>', re.DOTALL
+)
+
+
+def exercises_have_hints(notebook: Notebook) -> list[str]:
+    """The task of each exercise ends with two hints, folded: a nudge, and nearly the way."""
+    faults = []
+    for name, cell in markdown_cells(notebook):
+        for number in EXERCISE.findall(cell["source"]):
+            found = HINT.findall(cell["source"])
+            if [n for n, _ in found] != ["1", "2"] or "(Hint" in cell["source"]:
+                faults.append(f"{name}: exercise {number} has not just Hint 1 and Hint 2, folded")
+    return faults
+
+
 def claims_are_asserted(notebook: Notebook) -> list[str]:
     """Three asserts or more beside those of the exercises."""
     asserts = sum(
@@ -323,6 +339,7 @@ RULES: tuple[Rule, ...] = (
     equations_are_evaluated,
     figures_have_words,
     figures_have_captions,
+    exercises_have_hints,
     claims_are_asserted,
     predictions_have_a_place,
     minutes_are_counted,

@@ -1,0 +1,407 @@
+"""The lab: right attentions pass, each wrong one is stopped at its stage, commands say what failed.
+
+The wrong ones are a right one with one change, so that nothing else can stop them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lab_attentions
+import numpy as np
+import pytest
+import torch
+from lab_attentions import with_mistake
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
+
+from attnbook import lab
+from attnbook.lab import my_attention
+from attnbook.lab.__main__ import main
+from attnbook.lab._memory import TORCHS_OWN, Kept, Watch, numbers
+from attnlib import numpy_dense, torch_blockwise, torch_dense
+
+DENSE = torch_dense.scaled_dot_product_attention
+BLOCKWISE = torch_blockwise.scaled_dot_product_attention
+
+ROOT = "scale = max(1, query.shape[-1]) ** -0.5"
+FUTURE = "j <= i[:, None]"
+KEPT = "        ctx.options = is_causal, scale\n"
+KEPT_TILES = """\
+        tiles, n_keys = Tiles(query, key, mask, is_causal, scale), key.shape[-2]
+        ctx.kept = [tiles.scores(rows, slice(0, n_keys))[0] for rows in blocks(query.shape[-2])]
+"""
+OWN = "Blockwise.apply(q, k, v, attn_mask, is_causal, scale)"
+LOOP = f"(fold{OWN[15:]}[0] if query.shape[-2] * key.shape[-2] else {OWN})"
+
+# The mistake, its stage, what stands in the right attention, and what stands in the wrong one.
+MISTAKES = {
+    "no scale": ("values", ROOT, "scale = 1.0"),
+    "divided by d_k": ("values", ROOT, "scale = 1 / max(1, query.shape[-1])"),
+    "divided by the root of d_v": ("values", ROOT, ROOT.replace("query", "value")),
+    "causal, off by one": ("causal", FUTURE, "j < i[:, None]"),
+    "causal at the bottom right": (
+        "causal", FUTURE, "j + self.query.shape[-2] - self.key.shape[-2] <= i[:, None]",
+    ),
+    "a boolean mask the other way around": ("masks", "kept = mask if", "kept = ~mask if"),
+    "a large negative number for −∞": ("masks", "scores, -torch.inf)", "scores, -1e9)"),
+    "NaN in empty rows": ("masks", "total = torch.where(ell == 0, 1, ell)", "total = ell"),
+    "a floating mask is scaled": ("masks", "scores + self", "scores + self.scale * self"),
+    "half precision is summed as it is": (
+        "numbers", "torch.float32 if query", "query.dtype if query",
+    ),
+    "0 · NaN": (
+        "numbers", "@ torch.where(seen, value[..., columns, :], 0)", "@ value[..., columns, :]",
+    ),
+    "the query is scaled in place": (
+        "numbers", "    wide = ", "    query, scale = query.mul_(scale), 1.0\n    wide = ",
+    ),
+    "one block": ("memory", "size: int = 64", "size: int = 4096"),
+    "the term D is missing": ("gradients", "(g @ v.mT - D[..., rows, :])", "(g @ v.mT)"),
+    "no scale for the gradient of the key": (
+        "gradients", "tiles.scale * d_scores.mT", "d_scores.mT",
+    ),
+    "autograd goes through the loop": ("recompute", OWN, LOOP),
+    "tiles stay in ctx": ("recompute", KEPT, KEPT + KEPT_TILES),
+}  # fmt: skip
+
+
+def along_the_queries(
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None
+) -> Tensor:
+    """The softmax over the wrong axis."""
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return scores.softmax(dim=-2) @ value
+
+
+def wrong(mistake: str) -> Callable[..., Tensor]:
+    return with_mistake(*MISTAKES[mistake][1:])
+
+
+@pytest.mark.parametrize("right", [lab_attentions.attention, BLOCKWISE])
+def test_a_right_attention_passes(right: Callable[..., Any]) -> None:
+    report = lab.grade(right)
+    assert report.passed and report.stopped_at is None, report
+    assert [outcome.verdict for outcome in report.outcomes] == ["passed"] * 7
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_attention_stops_at_its_stage(mistake: str) -> None:
+    report = lab.grade(wrong(mistake))
+    stage = MISTAKES[mistake][0]
+    assert report.stopped_at == stage and not report.passed, report
+    place = [*lab.STAGES].index(stage)
+    verdicts = [outcome.verdict for outcome in report.outcomes]
+    assert verdicts == ["passed"] * place + ["failed"] + ["not asked"] * (6 - place)
+    assert "expected" in repr(report)
+    assert f"see chapter {lab.STAGES[stage].chapter}" in repr(report)
+    assert len(repr(report).splitlines()) <= 13
+
+
+def test_a_softmax_over_the_wrong_axis_stops_at_once() -> None:
+    assert lab.grade(along_the_queries).stopped_at == "values"
+
+
+def test_the_matrix_form_stops_at_memory() -> None:
+    report = lab.grade(DENSE)
+    assert report.stopped_at == "memory"
+    assert "got 1,048,576 in shape (1, 1024, 1024), from aten.bmm.default" in repr(report)
+
+
+def test_the_smallest_case_is_told() -> None:
+    """Of the first topic that fails; what has no numbers comes last."""
+    told = repr(lab.grade(wrong("no scale")))
+    assert "\n     values: queries: 1, keys: 2, float32\n" in told
+    told = repr(lab.grade(lambda **_: None, ["masks"]))
+    assert "\n     masks: a boolean mask (7,), True takes part, float32\n" in told
+    told = repr(lab.grade(wrong("NaN in empty rows")))
+    assert "\n     empty: a boolean mask removes two rows, float32\n" in told
+    assert "entry (0, 0, 1, 0): expected 0, got nan" in told
+
+
+# -- torch's own attention ----------------------------------------------------------------------
+
+
+class Recomputed(torch.autograd.Function):
+    """Right forwards, block by block; its backward asks another form."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Callable[..., Tensor], causal: bool, *qkv: Tensor) -> Tensor:
+        ctx.form, ctx.causal = form, causal
+        ctx.save_for_backward(*qkv)
+        return BLOCKWISE(*qkv, is_causal=causal)
+
+    @staticmethod
+    def backward(ctx: Any, d_output: Tensor) -> Any:
+        leaves = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            output = ctx.form(*leaves, is_causal=ctx.causal)
+        return None, None, *torch.autograd.grad(output, leaves, d_output)
+
+
+def recomputed(form: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Any:
+        return Recomputed.apply(form, is_causal, query, key, value)
+
+    return attention
+
+
+def hidden(*arguments: Any, **options: Any) -> Tensor:
+    try:
+        return F.scaled_dot_product_attention(*arguments, **options)
+    except RuntimeError:
+        return DENSE(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("function", "stage"),
+    [
+        (F.scaled_dot_product_attention, "values"),
+        (F.scaled_dot_product_attention, "memory"),
+        (hidden, "values"),
+        (recomputed(F.scaled_dot_product_attention), "recompute"),
+    ],
+)
+def test_torch_s_own_attention_is_refused(function: Callable[..., Any], stage: str) -> None:
+    report = lab.grade(function, [stage])
+    assert report.outcomes[0].verdict == "refused"
+    assert "The function calls torch's own attention. Write the sum yourself." in repr(report)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_is_refused() -> None:
+    def flex(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Any:
+        return flex_attention(query, key, value)
+
+    assert lab.grade(flex, ["memory"]).outcomes[0].verdict == "refused"
+
+
+@pytest.mark.parametrize(
+    ("operation", "refused"),
+    [
+        ("aten._scaled_dot_product_flash_attention_for_cpu.default", True),
+        ("aten._native_multi_head_attention.default", True),
+        ("flex_attention", True),
+        ("aten._softmax.default", False),
+        ("mine.attention.default", False),
+    ],
+)
+def test_operations_that_are_refused(operation: str, refused: bool) -> None:
+    assert bool(TORCHS_OWN.match(operation)) == refused
+
+
+# -- what is not written -------------------------------------------------------------------------
+
+
+def test_an_untouched_skeleton_is_still_to_write() -> None:
+    report = lab.grade(my_attention.attention)
+    verdicts = [outcome.verdict for outcome in report.outcomes]
+    assert verdicts == ["still to write"] + ["not asked"] * 6
+    assert "This stage asks for a weighted sum of the values" in repr(report)
+    assert report.stopped_at == "values"
+
+
+def test_the_skeleton_has_the_signature_of_torch() -> None:
+    own = inspect.signature(my_attention.attention).parameters
+    assert list(own) == list(inspect.signature(DENSE).parameters)[:8]
+
+
+def test_what_is_written_decides_where_another_part_is_not() -> None:
+    """A stage is still to write only if nothing in it is wrong."""
+
+    def begun(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any) -> Tensor:
+        mask = options.get("attn_mask")
+        if mask is not None and mask.dtype != torch.bool:
+            raise NotImplementedError
+        return DENSE(query, key, value, *rest, **options)
+
+    assert lab.grade(begun, ["masks"]).outcomes[0].verdict == "still to write"
+    wrong = lab.grade(lambda *a, **o: -begun(*a, **o), ["masks"])
+    assert wrong.outcomes[0].verdict == "failed"
+
+
+def test_an_error_with_words_is_a_failure() -> None:
+    """It may come from torch, which does not have every operation for every dtype."""
+
+    def lacking(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+        return (query * 1j).floor()
+
+    with pytest.raises(NotImplementedError):
+        lacking(*torch.zeros(3, 1, 1))
+    assert lab.grade(lacking, ["values"]).outcomes[0].verdict == "failed"
+
+
+def test_a_program_that_ends_is_a_failure() -> None:
+    report = lab.grade(lambda **_: sys.exit(0), ["values"])
+    assert "expected a result, but the program was ended" in repr(report)
+
+
+# -- the memory ----------------------------------------------------------------------------------
+
+
+def test_memory_is_counted_in_numbers_of_one_storage() -> None:
+    with Watch() as watch:
+        x = torch.ones(5, 1, dtype=torch.float64).expand(5, 1000)
+        assert numbers(x) == watch.largest == 5
+        _ = torch.cat([x, x])
+    assert watch.largest == 10_000 and "shape (10, 1000), from aten.cat" in watch.made
+
+
+def test_what_stays_is_counted_once() -> None:
+    def double(query: Tensor, key: Tensor) -> Tensor:
+        return (query * key) * key
+
+    kept = Kept(double)
+    query, key = (torch.ones(7, requires_grad=True) for _ in range(2))
+    assert kept(query=query, key=key).shape == (7,)
+    assert kept.numbers == 21  # query, key and their product
+    nothing = Kept(lambda **_: None)
+    assert nothing(query=query) is None and nothing.numbers == 0
+
+
+def test_a_backward_may_not_make_the_whole_matrix() -> None:
+    report = lab.grade(recomputed(DENSE), ["memory", "recompute"])
+    assert report.stopped_at == "recompute"
+    assert "numbers in a tensor,\n     got 1,048,576" in repr(report)
+    assert lab.grade(recomputed(BLOCKWISE), ["memory", "recompute"]).passed
+
+
+# -- two snapshots -------------------------------------------------------------------------------
+
+
+def two_comparisons(function: Callable[..., Tensor]) -> bool:
+    """Return whether an attention passes what a published assignment asks of it.
+
+    The assignment compares two outputs with stored ones: one shape with three axes and with four, a
+    boolean mask without empty rows, keys and values with the same number of features.
+
+    Source:
+        github.com/stanford-cs336/assignment1-basics, version 1.0.2: two tests of
+        tests/test_model.py, the shapes and the tolerance of tests/conftest.py.
+    """
+
+    def drawn(seed: int, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+    query, key, value = drawn(1, 4, 12, 64), drawn(2, 4, 16, 64), drawn(3, 4, 16, 64)
+    inputs = query, key, value, drawn(5, 4, 12, 16) > 0.5
+    right = numpy_dense.scaled_dot_product_attention(*(x.numpy() for x in inputs))
+    for batch in [(4,), (2, 2)]:
+        output = function(*(x.clone().reshape(*batch, *x.shape[1:]) for x in inputs))
+        if not np.allclose(output.reshape(right.shape), right, rtol=1e-4, atol=1e-6):
+            return False
+    return True
+
+
+def test_two_comparisons_at_one_shape_notice_three_mistakes() -> None:
+    assert two_comparisons(lab_attentions.attention)
+    noticed = {mistake for mistake in MISTAKES if not two_comparisons(wrong(mistake))}
+    assert noticed == {"no scale", "divided by d_k", "a boolean mask the other way around"}
+
+
+# -- the commands --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, line: str) -> None:
+    path.write_text(f"from attnlib.torch_dense import scaled_dot_product_attention\n{line}\n")
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return what a command that is invalid says; its exit status is 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    return capsys.readouterr().err.partition("error: ")[2].strip()
+
+
+def test_a_file_to_begin_with_is_written_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--start", "first_try.py"]) == 0
+    written = (folder / "first_try.py").read_text(encoding="utf-8")
+    assert "`python -m attnbook.lab first_try` grades it" in written
+    assert written.replace("first_try", "my_attention") == lab.skeleton()
+    assert "python -m attnbook.lab first_try.py" in capsys.readouterr().out
+    assert main(["first_try.py"]) == 1
+    assert "still to write; see chapter 5" in capsys.readouterr().out
+
+    (folder / "first_try.py").write_text("mine")
+    said = refusal(capsys, "--start", "first_try.py")
+    assert said == "the file must be a new one; first_try.py is there already"
+    assert (folder / "first_try.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["try", "try.txt", "1.py", ""])
+def test_a_file_to_begin_with_needs_the_name_of_a_module(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    said = refusal(capsys, "--start", name)
+    assert said == f"the file must have a name such as my_attention.py; got {name}".strip()
+    assert "No such file" in refusal(capsys, "--start", "nowhere/a.py")
+    assert not list(folder.iterdir())
+
+
+def test_the_exit_status_says_whether_all_passed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "graded_here.py", "attention = scaled_dot_product_attention")
+    assert main(["graded_here", "--stage", "causal", "values"]) == 0
+    assert (
+        capsys.readouterr().out == "1 values     passed, 34 cases\n2 causal     passed, 32 cases\n"
+    )
+    assert main(["graded_here", "--stage", "memory"]) == 1
+    assert main(["graded_here:scaled_dot_product_attention", "--stage", "values"]) == 0
+    (folder / "team 1").mkdir()
+    write(folder / "team 1" / "no-module.py", "attend = scaled_dot_product_attention")
+    assert main(["team 1/no-module.py:attend", "--stage", "values"]) == 0
+
+
+def test_an_invalid_command_says_what_it_expects(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "lab_number.py", "attention = 5")
+    write(folder / "lab_error.py", "1 / 0")
+    write(folder / "lab_end.py", "raise SystemExit(0)")
+    imported = "expected what Python can import;"
+    for name, said in {
+        "lab_nowhere": f"{imported} lab_nowhere gave ModuleNotFoundError: No module named",
+        "lab_nowhere.py": f"{imported} lab_nowhere.py gave FileNotFoundError",
+        "lab_error": f"{imported} lab_error gave ZeroDivisionError: division by zero",
+        "lab_end.py": f"{imported} lab_end.py gave SystemExit: 0",
+        "lab_number": "attention must be a function; got int",
+        "lab_number:other": "lab_number must have a function other; it has no such name",
+        ":": f"{imported} : gave ModuleNotFoundError",
+    }.items():
+        assert refusal(capsys, name).startswith(said), name
+    assert refusal(capsys).startswith("expected a module or a file, such as my_attention")
+    said = refusal(capsys, "attnlib.torch_dense:softmax", "--stage", "mask")
+    assert said == f"stages must be some of {', '.join(lab.STAGES)}; got mask"
+
+
+def test_grade_names_what_it_cannot_grade() -> None:
+    with pytest.raises(TypeError, match="attention must be a function; got NoneType"):
+        lab.grade(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"stages must be some of values, causal, .*; got 3, mask"):
+        lab.grade(DENSE, ["mask", 3])  # type: ignore[list-item]
+    assert [outcome.stage for outcome in lab.grade(DENSE, "values").outcomes] == ["values"]
+
+
+def test_python_finds_the_command(folder: Path) -> None:
+    write(folder / "mine.py", "attention = scaled_dot_product_attention")
+    command = [sys.executable, "-m", "attnbook.lab", "mine", "--stage", "values"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 values     passed, 34 cases\n"
