@@ -285,7 +285,7 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
         lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
-        lambda: thumbnail(20),
+        lambda: thumbnail(99),
         lambda: figures.word_in_context({"fish swim": "water"}),
         lambda: figures.word_in_context({"bank": "shore"}),
         lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
