@@ -9,6 +9,7 @@ A test holds the functions to be those of the chapter, character by character.
 import json
 from importlib.resources import files
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -25,6 +26,19 @@ def stored():
     ['frames', 'measured', 'minilm']
     """
     return json.loads((files("attnbook") / "data" / "choosing.json").read_text(encoding="utf-8"))
+
+
+def frames():
+    """Return what `figures.chosen_keys` draws: the frames that are stored.
+
+    >>> frames()["steps"]
+    [0, 50, 100, 200]
+    """
+    found = stored()["frames"]
+    weights = np.array(found["weights"]) / 100
+    others = {"all keys": found["dense"], "the last 4 keys": found["last"]}
+    same = {name: found[name] for name in ("chosen", "steps", "right")}
+    return {"weights": weights, "others": others, "first": 8, **same}
 
 
 class Indexer(nn.Module):
