@@ -10,7 +10,7 @@ import torch
 from attnbook import models
 
 
-@pytest.mark.parametrize("family", models.SETTINGS)
+@pytest.mark.parametrize("family", models.SETTINGS | models.INDEXED)
 def test_modules_can_be_asked_again(family: str) -> None:
     given = models.attention_modules(family, n_tokens=7)
     assert len(given) == 2

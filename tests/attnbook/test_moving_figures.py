@@ -910,3 +910,16 @@ def test_looking_back_draws_an_arc_for_each_weight() -> None:
                 assert parts[f"w{part}"]["text"] == (f"{100 * weight:.0f}" if weight else " ")
                 role = "query" if key == query else "key" if weight else "muted"
                 assert f"--attn-{role}" in parts[f"b{part}"]["stroke"]
+
+
+def test_chosen_keys_are_dots_and_their_weight_is_told() -> None:
+    drawing = moving("chosen_keys")
+    for step, parts in enumerate(frames(drawing)):
+        for query, keys in enumerate(drawings.CHOSEN[step]):
+            for n, key in enumerate(keys):
+                assert float(parts[f"d{query}-{n}"]["cx"]) == 42 + 12 * (key + 0.5)
+                assert float(parts[f"d{query}-{n}"]["cy"]) == 46 + 12 * (query + 0.5)
+        assert parts["share-0"]["text"] == ("0.25", "0.75")[step]
+    # Row i has i + 1 equal weights, and two of them are chosen.
+    kept = np.mean([2 / (i + 1) for i in range(8, 16)])
+    assert [row[2] for row in drawing.table[1:]] == [f"{kept:.2f}"] * 2
