@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +94,7 @@ def recall_explorer(
                     np.pad(xs, (0, wait), "edge"), np.pad(heights, (0, wait), "edge"), strict=True
                 )
             )
-            stroke = {"stroke": look, "stroke_width": width, "stroke_dasharray": dash}
+            stroke: dict[str, Any] = {"stroke": look, "stroke_width": width, "stroke_dasharray": dash}
             y = below + ROW * (index + 1)
             ends = [f"{rows[place][end]:.2f}" for end in (0, -1)]
             body += [
