@@ -1,4 +1,6 @@
-"""The attention modules of today's models, as the library transformers builds them (chapter 18).
+"""The attention modules of today's models, as the library transformers builds them.
+
+Chapter 18 recomputes those of `SETTINGS`, chapter 20 those of `INDEXED`.
 
 Nothing is downloaded: the models are small and their weights random, or they are built in full size
 on the device meta, where tensors have shapes and no numbers. The numbers of released models are
@@ -52,6 +54,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "first_k_dense_replace": 2,
     },
 }
+# The families of chapter 20: the latent of DeepSeek-V3, and an indexer that chooses five keys.
+_INDEXED = SETTINGS["deepseek_v3"] | {"index_n_heads": 4, "index_head_dim": 14, "index_topk": 5}
+INDEXED: dict[str, dict[str, Any]] = {
+    "deepseek_v32": _INDEXED,
+    "glm_moe_dsa": _INDEXED | {"head_dim": 4},
+}
 
 
 def attention_modules(
@@ -64,7 +72,7 @@ def attention_modules(
     gains and sinks among them, are normal numbers. Modules and arguments are then made float64.
 
     Args:
-        family: one of `SETTINGS`, named as transformers names its folders.
+        family: one of `SETTINGS` or `INDEXED`, named as transformers names its folders.
         n_tokens: T, in each of two sequences.
         std: the standard deviation of the weights.
         seed: of the weights and the tokens.
@@ -75,7 +83,7 @@ def attention_modules(
         ('LlamaAttention', (2, 3, 48))
     """
     generator = torch.Generator().manual_seed(seed)
-    config = CONFIG_MAPPING[family](**_SMALL, **SETTINGS[family])
+    config = CONFIG_MAPPING[family](**_SMALL, **(SETTINGS | INDEXED)[family])
     model = AutoModel.from_config(config, attn_implementation="eager")
     given: list[tuple[torch.nn.Module, dict[str, Any]]] = []
 

@@ -3,8 +3,8 @@
 Row i of a mask is the query that asks, column j the key that answers. A boolean mask removes
 keys; a floating mask is added to the scaled scores, and removes where it is -∞.
 
-Masks are NumPy arrays. Where `like`, `lengths`, `ids` or `masks` are tensors, the mask is a tensor
-on their device. Chapter 07 derives the masks for which no paper is named.
+Masks are NumPy arrays. Where `like`, `lengths`, `ids`, `scores`, `chosen` or `masks` are tensors,
+the mask is a tensor on their device. Chapter 07 derives the masks for which no paper is named.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from attnlib._arrays import check_array
+from attnlib._arrays import check_array, upcast
 from attnlib._checks import (
     FLOATING,
     broadcast_shapes,
@@ -300,6 +300,94 @@ def alibi(
     torch = sys.modules["torch"]
     per_head = torch.tensor(slopes, dtype=torch.float32, device=nearness.device)
     return per_head[:, None, None] * nearness
+
+
+@overload
+def best(scores: Tensor, k: int) -> Tensor: ...
+@overload
+def best(scores: Array, k: int) -> Array: ...
+def best(scores: Any, k: int) -> Any:
+    """Return the boolean mask in which each query sees the k keys with its highest scores.
+
+    Masks belong into the scores, before the choice: a key whose score is -∞ (or NaN) is never
+    chosen, and a row with fewer other keys has fewer than k. Of equal scores that of the earlier
+    key is chosen, in contrast to `torch.topk`, which leaves this open.
+
+    Args:
+        scores: floating, of attention or of a smaller model that chooses. No gradient passes.
+        k: how many keys a query sees at most.
+
+    Shapes:
+        scores (…, L, S) → (…, L, S); one choice for all heads is best(scores, k)[:, None].
+
+    Raises:
+        TypeError: for scores that are no floating array or tensor, or a k that is no integer.
+        ValueError: for scores without an axis of keys, or a k below 0.
+
+    Source:
+        Chapter 20, and DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1.
+
+    Example:
+        >>> best(np.array([[2.0, 5.0, 3.0], [2.0, 2.0, -np.inf]]), 1).astype(int)
+        array([[0, 1, 0],
+               [1, 0, 0]])
+    """
+    k = checked_count("k", k)
+    given: Any = scores if is_tensor(scores) else upcast(check_array("scores", scores))
+    if (dtype := dtype_name(given)) not in FLOATING:
+        raise TypeError(f"scores must be floating; got dtype {dtype}")
+    if not given.ndim:
+        raise ValueError("scores must have an axis of keys, (…, S); got shape ()")
+    there = given > -math.inf  # NaN is not
+    if is_tensor(given):
+        ranked = given.detach().masked_fill(~there, -math.inf)
+        order = ranked.sort(dim=-1, descending=True, stable=True).indices
+        chosen = there.new_zeros(there.shape).scatter(-1, order[..., :k], True)
+    else:
+        order = np.argsort(np.where(there, -given, math.inf), axis=-1, kind="stable")
+        chosen = np.zeros(there.shape, bool)
+        np.put_along_axis(chosen, order[..., :k], True, axis=-1)
+    return chosen & there
+
+
+@overload
+def blocks(chosen: Tensor, size: int, n_keys: int) -> Tensor: ...
+@overload
+def blocks(chosen: Array, size: int, n_keys: int) -> Array: ...
+def blocks(chosen: Any, size: int, n_keys: int) -> Any:
+    """Return the boolean mask in which a query sees all keys of its chosen blocks.
+
+    Block b has the keys b · size to (b + 1) · size - 1; the last one may be shorter.
+
+    Args:
+        chosen: boolean, True for a block that is seen, such as `best` of the scores of blocks.
+        size: the number of keys in a block.
+        n_keys: S, the number of keys.
+
+    Shapes:
+        chosen (…, L, blocks) → (…, L, S), where blocks is S / size, rounded up.
+
+    Raises:
+        TypeError: for a choice that is not boolean, or a number that is no integer.
+        ValueError: for a size below 1, or a number of blocks that n_keys does not have.
+
+    Source:
+        Chapter 20, and Yuan et al. 2025 (arXiv 2502.11089), section 3.3.
+
+    Example:
+        >>> blocks(np.array([[True, False], [False, True]]), 2, 3).astype(int)
+        array([[1, 1, 0],
+               [0, 0, 1]])
+    """
+    size, n_keys = checked_count("size", size, least=1), checked_count("n_keys", n_keys)
+    given = chosen if is_tensor(chosen) else check_array("chosen", chosen)
+    if (dtype := dtype_name(given)) != "bool":
+        raise TypeError(f"chosen must be boolean; got dtype {dtype}")
+    n_blocks = -(-n_keys // size)
+    if tuple(given.shape[-1:]) != (n_blocks,):
+        wanted = f"chosen must have {n_blocks} blocks, (…, {n_blocks})"
+        raise ValueError(f"{wanted}, for {n_keys} keys; got shape {tuple(given.shape)}")
+    return given[..., _positions(n_keys, given) // size]
 
 
 @overload

@@ -238,11 +238,11 @@ def main(arguments: list[str] | None = None) -> int:
             for of_class in [False, True] if name == "colab" else [False]:
                 began = time.monotonic()
                 wrong = rehearse(chapter, python, variables, given, of_class)
-                what = f"{chapter.stem}{', class' * of_class}"
+                what = f"{chapter.name}{', class' * of_class}"
                 failed += [f"{name}, {what}"] if wrong else []
                 verdict = f"FAILED\n{wrong}" if wrong else "runs" if of_class else "as stored"
                 took = time.monotonic() - began
-                print(f"  {what:32} {took:4.0f} s  {verdict}", flush=True)
+                print(f"  {what:36} {took:4.0f} s  {verdict}", flush=True)
     if failed:
         print("Failed: " + "; ".join(failed), file=sys.stderr)
     return 1 if failed else 0

@@ -64,6 +64,17 @@
   });
   show();
 
+  // A link to a figure that waits for a guess opens the answer before it.
+  const reach = () => {
+    const goal = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const before = goal?.closest(".cell")?.previousElementSibling;
+    if (!before?.matches(".predicted")) return;
+    before.querySelector(":scope > details").open = true;
+    goal.scrollIntoView();
+  };
+  addEventListener("hashchange", reach);
+  reach();
+
   for (const place of places) if (guesses[name(place)] !== undefined) fill(place);
   const near = new IntersectionObserver((seen) => {
     for (const { target, isIntersecting } of seen) if (isIntersecting) { near.unobserve(target); fill(target); }

@@ -12,6 +12,7 @@ needs(__name__, "matplotlib")
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
+from attnbook.figures.chosen import chosen_keys
 from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
@@ -59,6 +60,7 @@ __all__ = [
     "bytes_explorer",
     "cache_filling",
     "cached_numbers",
+    "chosen_keys",
     "clock_hands",
     "cosine_histograms",
     "dealt_keys",

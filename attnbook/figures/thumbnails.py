@@ -50,6 +50,7 @@ def _ring() -> Iterator[str]:
 
 
 DIAGONALS = ([(0, 0), (1, 1), (2, 2)], [(0, 2), (1, 2), (2, 2)], [(0, 0), (1, 0), (2, 1)])
+DIAGONAL_DOTS = ((0, 0), (1, 1), (2, 0), (3, 1), (3, 3), (4, 2), (4, 0))
 
 # In the order of the chapters.
 PICTURES = (
@@ -119,6 +120,9 @@ PICTURES = (
     + _path("w t", *_arcs(28, 48, (8,)))
     + _path("i t", "M3 33H13M19 33H29M32 33H40M55 33H63")
     + _path("q t", "M43 33H52"),
+    # A triangle of keys, and a few of them that are chosen.
+    _path("g", *_cells([(i, j) for i, j in _grid(5, 5) if j <= i], 15, 1, 6))
+    + _path("k f", *(_dot(18 + 8 * j, 4 + 8 * i, 2.6) for i, j in DIAGONAL_DOTS)),
 )
 
 

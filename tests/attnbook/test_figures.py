@@ -285,7 +285,7 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
         lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
         lambda: figures.tile_walk([[1.0]], [1.0], 0),
-        lambda: thumbnail(20),
+        lambda: thumbnail(99),
         lambda: figures.word_in_context({"fish swim": "water"}),
         lambda: figures.word_in_context({"bank": "shore"}),
         lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
@@ -300,6 +300,11 @@ MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
         lambda: figures.cached_numbers((4, 0, 2), (2, 3, 2), (5, 1)),
         lambda: figures.dealt_keys(9, 2),
         lambda: figures.dealt_keys(9, 1),
+        lambda: figures.chosen_keys(np.eye(12), [], [0], [1.0], {}, first=0),
+        lambda: figures.chosen_keys(np.eye(13), [[[0]] * 13], [0, 1], [1.0, 1.0], {}, first=0),
+        lambda: figures.chosen_keys(
+            np.eye(13), [[[0]] * 13, [[0]] * 12 + [[0, 1]]], [0, 1], [1.0, 1.0], {}, first=0
+        ),
         lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
         lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
         lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),

@@ -10,7 +10,7 @@ import torch
 from attnbook import models
 
 
-@pytest.mark.parametrize("family", models.SETTINGS)
+@pytest.mark.parametrize("family", models.SETTINGS | models.INDEXED)
 def test_modules_can_be_asked_again(family: str) -> None:
     given = models.attention_modules(family, n_tokens=7)
     assert len(given) == 2
@@ -51,7 +51,8 @@ def test_the_seed_draws_weights_and_tokens() -> None:
         ("DeepSeek-V3.2-Exp", "latent of 512, rotary, best 2048"),
         (
             "Gemma 4 E2B",
-            "8/1 heads, rotary, QK-norm, scale 1; window 512 (28/35); shared KV (20/35); V-norm (15/35)",
+            "8/1 heads, rotary, QK-norm, scale 1; window 512 (28/35); shared KV (20/35); "
+            "V-norm (15/35)",
         ),
     ],
 )

@@ -912,6 +912,19 @@ def test_looking_back_draws_an_arc_for_each_weight() -> None:
                 assert f"--attn-{role}" in parts[f"b{part}"]["stroke"]
 
 
+def test_chosen_keys_are_dots_and_their_weight_is_told() -> None:
+    drawing = moving("chosen_keys")
+    for step, parts in enumerate(frames(drawing)):
+        for query, keys in enumerate(drawings.CHOSEN[step]):
+            for n, key in enumerate(keys):
+                assert float(parts[f"d{query}-{n}"]["cx"]) == 42 + 12 * (key + 0.5)
+                assert float(parts[f"d{query}-{n}"]["cy"]) == 46 + 12 * (query + 0.5)
+        assert parts["share-0"]["text"] == ("0.25", "0.75")[step]
+    # Row i has i + 1 equal weights, and two of them are chosen.
+    kept = np.mean([2 / (i + 1) for i in range(8, 16)])
+    assert [row[2] for row in drawing.table[1:]] == [f"{kept:.2f}"] * 2
+
+
 def test_recall_explorer_draws_the_mean_error_of_each_step_of_pairs() -> None:
     drawing = moving("recall_explorer")
     # The errors reach 1.5, so 192 pixels stand for 2; three steps of pairs share 384 pixels.

@@ -55,6 +55,10 @@ SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n 
 
 BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
 
+# A query of 16 sees two keys: at first its own and the one before, then keys 0 and 1.
+CHOSEN = [[list(range(max(0, i - 1), i + 1)) for i in range(16)],
+          [list(range(min(i + 1, 2))) for i in range(16)]]  # fmt: skip
+
 RECALLED = {
     "even": [np.full(n, n / 4) for n in (2, 4, 6)],
     "falls": [np.arange(n)[::-1] / 5 for n in (2, 4, 6)],
@@ -160,6 +164,14 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         LENGTHS, SIZES_IN_BYTES, limits={"1 MB": 1e6}, start=2000
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
+    "chosen_keys": lambda: figures.chosen_keys(
+        np.tri(16) / np.arange(1, 17)[:, None],
+        CHOSEN,
+        [0, 40],
+        [0.25, 0.75],
+        {"all keys": 1.0},
+        first=8,
+    ),
     "clock_hands": lambda: figures.clock_hands(7, 10, start=4),
     "first_screen": lambda: figures.first_screen(),
     "forms_explorer": lambda: figures.forms_explorer(*formed()),

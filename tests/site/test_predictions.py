@@ -125,6 +125,17 @@ def test_the_field_is_described_by_its_question(open_page: OpenPage) -> None:
         assert "Predict" in words
 
 
+def test_a_link_to_a_figure_that_waits_opens_it(open_page: OpenPage) -> None:
+    page = open_page("chapters/02_scores", guessing=True).page
+    figure = page.locator("#fig-cosines")
+    assert not figure.is_visible()
+    page.locator("a[href='#fig-cosines']").first.click()
+    figure.wait_for()
+    page.goto(page.url.replace("02_scores", "03_scaling").partition("#")[0])
+    page.goto(page.url.replace("03_scaling", "02_scores") + "#fig-cosines")
+    figure.wait_for()
+
+
 def test_nothing_is_lost_where_a_browser_keeps_nothing(open_page: OpenPage) -> None:
     visit = open_page(NAME, guessing=True)
     page = visit.page

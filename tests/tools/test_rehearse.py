@@ -66,3 +66,6 @@ def test_a_failed_chapter_is_named(
     said = capsys.readouterr()
     assert "numpy 1, torch none" in said.out and "FAILED\ncell 7: it does not" in said.out
     assert said.err == "Failed: latest, 01_lookup.ipynb\n"
+    assert rehearse.main(["--environment", "colab", chapter]) == 1
+    failed = "colab, 01_lookup.ipynb; colab, 01_lookup.ipynb, class"
+    assert capsys.readouterr().err == f"Failed: {failed}\n"

@@ -19,7 +19,7 @@ from honesty.cells import (
     shown,
     tags,
 )
-from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
+from tools.notebooks import MODELS_SETUP_CELL, QUIZ_TAG, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 UNCHECKED_TAGS = re.compile(r"nbval-(ignore-output|skip)|skip-.*|pytest-validate-ignore-output")
 NBVAL_COMMENT = re.compile(r"(?m)^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_\w+)")
@@ -162,13 +162,17 @@ def no_place_of_the_machine(notebook: Notebook) -> list[str]:
 
 
 def short_cells(notebook: Notebook) -> list[str]:
-    """Lines of code: 15 at most in a cell, 4 at most in the median cell. A title is none."""
+    """Lines of code: 15 at most in a cell, 4 at most in the median cell. A title is none.
+
+    Cells of questions are not asked: the page shows no code of them.
+    """
     sizes = {
         name: sum(
             bool(line.strip()) and not line.startswith("# @title")
             for line in cell["source"].splitlines()
         )
         for name, cell in code_cells(notebook)
+        if QUIZ_TAG not in tags(cell)
     }
     faults = [f"{name}: {size} lines" for name, size in sizes.items() if size > LONGEST_CELL]
     if sizes and (median := statistics.median(sizes.values())) > HIGHEST_MEDIAN:

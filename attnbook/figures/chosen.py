@@ -1,0 +1,137 @@
+"""The keys that a small model learns to choose, over the weights of attention: chapter 20."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import WIDEST, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import START
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+
+CELL, LEFT, TOP = 12.0, 42.0, 46.0
+MOST = int((WIDEST - LEFT - 4) / CELL)
+SHADES = (
+    0.02,
+    0.1,
+    0.3,
+    0.6,
+)  # from which weight on a cell is so dark; below the first it is empty
+
+
+def chosen_keys(
+    weights: ArrayLike,
+    chosen: Sequence[Sequence[Sequence[int]]],
+    steps: Sequence[int],
+    right: Sequence[float],
+    others: dict[str, float],
+    *,
+    first: int,
+) -> MovingDrawing:
+    """Return a moving figure: weights as squares, and the keys chosen at each step as dots.
+
+    The dots of a query go to the keys that it chooses at the next step. Bars compare the share of
+    right guesses with other choices of keys.
+
+    Args:
+        weights: A, of causal attention, (T, T).
+        chosen: for each step and each query the keys that it sees.
+        steps: the steps of training, one a frame.
+        right: the share of right guesses at each step.
+        others: the same for other choices, by their names.
+        first: the first query that counts for the weight that the chosen keys hold.
+
+    Raises:
+        ValueError: for weights of another shape or too many tokens, for steps with another number
+            of choices, or with other numbers of keys.
+    """
+    A = np.asarray(weights, dtype=np.float64)
+    n_tokens = len(A)
+    if A.shape != (n_tokens, n_tokens) or not 13 <= n_tokens <= MOST:
+        raise ValueError(f"weights must be (T, T), T from 13 to {MOST}; got shape {A.shape}")
+    if not len(chosen) == len(right) == len(steps) > 1:
+        raise ValueError(f"chosen and right must have {len(steps)} steps, one each; "
+                         f"got {len(chosen)} and {len(right)}")  # fmt: skip
+    sizes = {tuple(map(len, keys)) for keys in chosen}
+    if len(sizes) > 1 or len(chosen[0]) != n_tokens:
+        raise ValueError(f"chosen must have the same {n_tokens} numbers of keys in every step; "
+                         f"got {len(sizes)} kinds, of {len(chosen[0])} queries")  # fmt: skip
+    side, n_keys = n_tokens * CELL, max(map(len, chosen[0]))
+    bars_x, bars_wide = LEFT + 14.5 * CELL, side - 14.5 * CELL
+
+    def at(place: float) -> float:
+        return (place + 0.5) * CELL
+
+    squares = []
+    for low, high in zip(SHADES, (*SHADES[1:], np.inf), strict=True):
+        places = zip(*np.nonzero((low <= A) & (high > A)), strict=True)
+        path = "".join(f"M{number(LEFT + j * CELL)} {number(TOP + i * CELL)}h12v12h-12z"
+                       for i, j in places)  # fmt: skip
+        shade = 0.15 + 0.6 * SHADES.index(low) / 3
+        squares.append(tag("path", d=path or "M0 0", fill="weight", fill_opacity=number(shade)))
+    edge = "".join(f"h{number(CELL)}v{number(CELL)}" for _ in range(n_tokens))
+    ground = [
+        axis_title(LEFT, 18, "key j answers", **START),
+        axis_title(15, TOP + side / 2, "query i asks", upright=True),
+        tag("path", d=f"M{number(LEFT)} {number(TOP)}{edge}H{number(LEFT)}z", fill="none",
+            stroke="grid"),
+        *squares,
+    ]  # fmt: skip
+    for place in range(0, n_tokens, 8):
+        ground += [
+            axis_title(LEFT + at(place), TOP - 8, str(place)),
+            axis_title(LEFT - 6, TOP + at(place) + 4.5, str(place), text_anchor="end"),
+        ]
+    foot = TOP + side + 20
+    ground += [
+        rect(LEFT, foot - 11, 12, 12, "weight", fill_opacity=0.5),
+        text(LEFT + 18, foot, "weight when all keys are read", **START),
+        tag("circle", cx=LEFT + 232, cy=foot - 5, r=3.4, fill="key"),
+        text(LEFT + 242, foot, "a key that is chosen", **START),
+        axis_title(bars_x + 4, TOP + 12, "right guesses", **START),
+    ]
+    kept = [
+        float(np.mean([A[i, keys].sum() for i, keys in enumerate(queries) if i >= first]))
+        for queries in chosen
+    ]
+
+    def draw(place: int) -> Frame:
+        body = list(ground)
+        shares = {f"{n_keys} chosen keys": right[place], **others}
+        for row, (name, share) in enumerate(shares.items()):
+            y, colour = TOP + 34 + 38 * row, "muted" if row else "key"
+            long = bars_wide - 44
+            body += [
+                text(bars_x + 4, y, name, **START, fill=colour),
+                rect(bars_x, y + 6, max(long * share, 1), 11, colour, data_part=f"bar-{row}"),
+                text(bars_x + max(long * share, 1) + 6, y + 16, f"{share:.2f}", **START,
+                     data_part=f"share-{row}"),
+            ]  # fmt: skip
+        y = TOP + 34 + 38 * len(shares)
+        body.append(line(bars_x, TOP + 18, bars_x, y - 16, "muted"))
+        for query, keys in enumerate(chosen[place]):
+            for n, key in enumerate(sorted(keys)):
+                body.append(
+                    tag("circle", cx=LEFT + at(key), cy=TOP + at(query), r=3.4, fill="key",
+                        stroke="paper", stroke_width=0.8, data_part=f"d{query}-{n}")
+                )  # fmt: skip
+        told = ", ".join(f"{name} {share:.2f}" for name, share in others.items())
+        words = (
+            f"step {steps[place]}: {right[place]:.2f} of the guesses are right with {n_keys} "
+            f"chosen keys a query; they hold {kept[place]:.2f} of the weight.\n"
+            f"With {told}. Squares are weights of {n_tokens} by {n_tokens}, dots the chosen keys."
+        )
+        cells = (str(steps[place]), f"{right[place]:.2f}", f"{kept[place]:.2f}")
+        return Frame("".join(body), words, (cells,))
+
+    slider = Control("step", "steps of training", tuple(map(str, steps)), len(steps) - 1, pace=1.5)
+    return moving(
+        draw,
+        (slider,),
+        LEFT + side + 4,
+        foot + 10,
+        columns=("step", "share right", "weight of the chosen keys"),
+        about="the chosen keys",
+    )

@@ -1,0 +1,36 @@
+"""`attnbook.choosing` is the program of chapter 20, and what is stored belongs together."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from attnbook import choosing
+from tools import ROOT
+from tools.notebooks import read
+
+
+@pytest.mark.parametrize("name", ["Indexer", "scores", "attend", "distance", "teach"])
+def test_the_function_is_that_of_the_chapter(name: str) -> None:
+    cells = read(ROOT / "chapters" / "20_choosing_keys.ipynb")["cells"]
+    source = inspect.getsource(getattr(choosing, name)).strip()
+    assert sum(source in cell["source"] for cell in cells) == 1
+
+
+def test_the_stored_frames_are_those_of_a_causal_row_with_four_keys() -> None:
+    frames = choosing.stored()["frames"]
+    weights = np.array(frames["weights"])
+    assert weights.shape == (32, 32) and not np.triu(weights, 1).any()
+    assert abs(weights.sum(axis=1) - 100).max() <= 5  # each was rounded
+    assert len(frames["steps"]) == len(frames["chosen"]) == len(frames["right"])
+    for queries in frames["chosen"]:
+        assert [len(keys) for keys in queries] == [min(i + 1, 4) for i in range(32)]
+        assert all(max(keys) <= i for i, keys in enumerate(queries))
+    assert frames["last"] < 0.05 < frames["right"][0] < 0.5 < frames["right"][-1]
+
+
+def test_the_heads_of_the_trained_model_hold_more_in_more_keys() -> None:
+    few, many = (np.array(choosing.stored()["minilm"][k]) for k in ("8", "64"))
+    assert few.shape == many.shape == (72,) and (few < many).all() and (many <= 1).all()

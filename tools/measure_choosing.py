@@ -1,0 +1,94 @@
+"""Train the indexer of chapter 20's first figure, and ask a trained model what its best keys hold.
+
+Training differs in its last bits from one computer to another, and the trained model of chapter 19
+is not on all of them. So the numbers are stored: `python -m tools.measure_choosing 2026-11-26`
+writes them anew, with the day. The text is the first 512 tokens of the Apache License, which lies
+in `attnbook/data`.
+"""
+
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import torch
+
+from attnbook import choosing, copying, trained
+from attnlib import masks
+from tools import ROOT
+
+STORED = ROOT / "attnbook" / "data" / "choosing.json"
+STEPS, N_KEYS = (0, 50, 100, 200), 512
+
+
+def frames(seed: int = 2) -> dict[str, Any]:
+    """Return weights of layer 2 in percent, the keys that its indexer chooses, and shares."""
+    model = copying.begin(seed)
+    copying.train(model, seed)
+    model.requires_grad_(False)
+    torch.manual_seed(100 + seed)
+    indexers = [choosing.Indexer(), choosing.Indexer()]
+    parameters = [p for indexer in indexers for p in indexer.parameters()]
+    adam, rng = torch.optim.Adam(parameters, 0.005, fused=True), np.random.default_rng(100 + seed)
+    row = int(np.argmax(copying.p[:, 0] == 8))
+    tokens = copying.kept[:, :-1]
+
+    def right(n_keys: int, seen: Any = None) -> float:
+        X = model.enter(tokens)
+        for layer, indexer in zip(model.layers, indexers, strict=True):
+            X = choosing.attend(layer, X, masks.best(indexer(X), n_keys) if seen is None else seen)
+        found = model.out(X).argmax(-1) == copying.kept[:, 1:]
+        return round(float(found[copying.can_copy].float().mean()), 2)
+
+    X = model.enter(tokens[[row]])
+    X = choosing.attend(model.layers[0], X, choosing.past)
+    weights = choosing.scores(model.layers[1], X).softmax(-1)[0]
+    last = right(4, choosing.past & ~choosing.past.tril(-4))
+    found: dict[str, Any] = {
+        "tokens": "".join("ABCDEFGHIJKLMNOPQRSTUVWX"[n] for n in tokens[row]),
+        "weights": (100 * weights).round().int().tolist(),
+        "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
+    }  # fmt: skip
+    for before, after in zip((0, *STEPS), STEPS, strict=False):
+        choosing.teach(model, indexers, adam, rng, after - before, 32)
+        with torch.no_grad():
+            seen = masks.best(indexers[1](X)[0], 4)
+            found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
+            found["right"].append(right(4))
+    return found
+
+
+def minilm() -> dict[str, Any]:
+    """Return what the best 8 and 64 of 512 keys hold in each head, as a mean over the rows."""
+    from transformers import AutoModel, AutoTokenizer
+
+    where = trained.minilm()
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    model = AutoModel.from_pretrained(**where, attn_implementation="eager").eval()
+    text = (files("attnbook") / "data" / "LICENSE-Apache-2.0.txt").read_text(encoding="utf-8")
+    tokens = tokenizer(text, truncation=True, max_length=N_KEYS, return_tensors="pt")
+    with torch.no_grad():
+        weights = torch.cat(model(**tokens, output_attentions=True).attentions)
+    return {
+        str(k): [
+            round(float(share), 3) for share in weights.topk(k).values.sum(-1).mean(-1).flatten()
+        ]
+        for k in (8, 64)
+    }
+
+
+def main() -> None:
+    """Measure and store."""
+    [day] = sys.argv[1:]
+    torch.set_num_threads(1)
+    found = {"measured": day, "frames": frames(), "minilm": minilm()}
+    STORED.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
