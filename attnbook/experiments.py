@@ -203,3 +203,44 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     keys = rng.standard_normal((n_keys, max(d_ks)))
     walks = np.cumsum(query * keys, axis=1)
     return np.asarray(walks[:, np.asarray(d_ks) - 1].T)
+
+
+def recall_errors(
+    counts: Sequence[int], d_k: int = 64, d_v: int = 48, *, n_draws: int = 32, seed: int = 0
+) -> dict[str, list[Array]]:
+    """Return how far off three memories are when each pair is read back by its key, by the count.
+
+    Keys and values are random vectors of length 1. After so many pairs, every key asks: a softmax
+    over all keys (of length √d_k, as those with entries of variance 1 are), the sum of all kᵀv, and
+    a state whose value for a key is replaced before each write. An error is |v̂ − v|², the mean over
+    draws.
+
+    Shapes:
+        returns for each memory one array (n,) for each n of the counts, the oldest pair first.
+
+    Raises:
+        ValueError: when a count, a size or the number of draws is below 1.
+
+    >>> errors = recall_errors([2, 4], 16, n_draws=1)
+    >>> list(errors), errors["sum"][1].shape
+    (['sum', 'replace', 'softmax'], (4,))
+    """
+    _positive(counts=min(counts, default=0), d_k=d_k, d_v=d_v, n_draws=n_draws)
+    rng = np.random.default_rng(seed)
+    keys, values = (rng.standard_normal((n_draws, max(counts), d)) for d in (d_k, d_v))
+    keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
+    values /= np.linalg.norm(values, axis=-1, keepdims=True)
+    states = {"sum": np.zeros((n_draws, d_k, d_v)), "replace": np.zeros((n_draws, d_k, d_v))}
+    found: dict[str, list[Array]] = {name: [] for name in (*states, "softmax")}
+    for n in range(1, max(counts) + 1):
+        k, v = keys[:, n - 1, :, None], values[:, n - 1, None]
+        states["sum"] += k * v
+        states["replace"] += k * (v - k.swapaxes(1, 2) @ states["replace"])
+        if n not in counts:
+            continue
+        asked, wanted = keys[:, :n], values[:, :n]
+        read = {name: asked @ state for name, state in states.items()}
+        read["softmax"] = softmax(d_k**0.5 * asked @ asked.swapaxes(1, 2)) @ wanted
+        for name, answers in read.items():
+            found[name].append(np.square(answers - wanted).sum(axis=-1).mean(axis=0))
+    return found

@@ -41,6 +41,7 @@ from attnbook.figures.scaling import (
     score_growth,
 )
 from attnbook.figures.sides import word_in_context
+from attnbook.figures.states import recall_explorer
 from attnbook.figures.stepper import attention_stepper
 from attnbook.figures.temperature import temperature_explorer
 from attnbook.figures.tile_walk import tile_walk
@@ -81,6 +82,7 @@ __all__ = [
     "online_row",
     "permuted",
     "plane",
+    "recall_explorer",
     "ring_bytes",
     "ring_timetable",
     "roofline",

@@ -76,6 +76,10 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
         (lambda: experiments.growing_scores([]), "d_ks"),
         (lambda: experiments.growing_scores([4, 0]), "d_ks"),
         (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
+        (lambda: experiments.recall_errors([]), "counts"),
+        (lambda: experiments.recall_errors([2], 0), "d_k"),
+        (lambda: experiments.recall_errors([2], d_v=0), "d_v"),
+        (lambda: experiments.recall_errors([2], n_draws=0), "n_draws"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call: Callable[[], object], name: str) -> None:
@@ -132,3 +136,36 @@ def test_progress_shows_in_a_notebook_how_many_are_done(
     assert list(experiments.progress("ab", "letters")) == ["a", "b"]
     shown = ["cleared", "letters: 0 of 2", "cleared", "letters: 1 of 2", "cleared"]
     assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_recall_errors_by_loops() -> None:
+    """One draw, one pair and one key after the other."""
+    found = experiments.recall_errors([2, 5], 3, 7, n_draws=2, seed=4)
+    rng = np.random.default_rng(4)
+    keys, values = rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 5, 7))
+    for at, n in enumerate((2, 5)):
+        errors: dict[str, list[list[float]]] = {"sum": [], "replace": [], "softmax": []}
+        for ks, vs in zip(keys, values, strict=True):
+            k, v = ([x / math.hypot(*x) for x in rows[:n]] for rows in (ks, vs))
+            replaced = np.zeros((3, 7))
+            for one, other in zip(k, v, strict=True):
+                replaced = replaced + np.outer(one, other - one @ replaced)
+            answers = {
+                "sum": [sum((q @ k[j]) * v[j] for j in range(n)) for q in k],
+                "replace": [q @ replaced for q in k],
+                "softmax": [
+                    sum(math.exp(3**0.5 * (q @ k[j])) * v[j] for j in range(n))
+                    / sum(math.exp(3**0.5 * (q @ k[j])) for j in range(n))
+                    for q in k
+                ],
+            }
+            for name, rows in answers.items():
+                errors[name].append([math.dist(a, b) ** 2 for a, b in zip(rows, v, strict=True)])
+        for name, rows in errors.items():
+            np.testing.assert_allclose(found[name][at], np.mean(rows, axis=0), atol=1e-12)
+
+
+def test_a_sum_is_read_back_with_the_error_of_chapter_3() -> None:
+    """(n − 1) / d_k, within four standard errors of 16 × 40 reads that are taken as independent."""
+    errors = experiments.recall_errors([16], n_draws=40)["sum"][0]
+    assert abs(errors.mean() - 15 / 64) < 4 * errors.std() / 16**0.5

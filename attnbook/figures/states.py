@@ -1,0 +1,125 @@
+"""What three memories give back for each pair that was written: the moving figure of chapter 21."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnbook.figures.drawing import Array, axis_title, line, number, tag, text
+from attnbook.figures.labels import START
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+
+LEFT, RIGHT, TOP, FOOT = 46.0, 430.0, 34.0, 226.0
+OLDEST, NEWEST = 330.0, 412.0
+ROW = 22.0
+# Colour is never the only carrier: series differ in colour, dash and width.
+LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
+
+
+def recall_explorer(
+    counts: Sequence[int],
+    errors: Mapping[str, Sequence[ArrayLike]],
+    *,
+    start: int,
+    step: int = 8,
+) -> MovingDrawing:
+    """Return a moving figure: the error of each pair that is read back, by when it was written.
+
+    The slider says how many pairs were written. Each series has, for each count, one squared error
+    a pair, the oldest first, as a share of the value's squared length. A point is the mean of
+    `step` pairs. The level line is the error of an answer of zeros.
+
+    Raises:
+        ValueError: for counts that do not rise or are no multiples of `step`, a `start` that is
+            not among them, no series or more than three, or a series of other lengths.
+    """
+    if list(counts) != sorted(set(counts)) or any(n < step or n % step for n in counts):
+        raise ValueError(f"counts must be multiples of {step} that rise; got {list(counts)}")
+    if start not in counts:
+        raise ValueError(f"start must be one of the counts; got {start}")
+    if not 1 <= len(errors) <= len(LOOKS):
+        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(errors)}")
+    means: dict[str, list[Array]] = {}
+    for name, rows in errors.items():
+        found = [np.asarray(row, dtype=np.float64) for row in rows]
+        shapes = [row.shape for row in found]
+        if shapes != [(n,) for n in counts]:
+            raise ValueError(f"{name!r} must have {list(counts)} errors; got shapes {shapes}")
+        means[name] = [row.reshape(-1, step).mean(axis=1) for row in found]
+    most = int(np.ceil(max(row.max() for rows in means.values() for row in rows)))
+    unit, pair = (FOOT - TOP) / most, (RIGHT - LEFT) / counts[-1]
+    still = []
+    for level in range(most + 1):
+        y = FOOT - unit * level
+        still.append(line(LEFT, y, RIGHT, y, "muted" if level in (0, 1) else "grid"))
+        still.append(text(LEFT - 8, y + 4.5, str(level), text_anchor="end"))
+    still.append(axis_title(14, (TOP + FOOT) / 2, "squared error", upright=True))
+    for place in (counts[-1] * quarter // 4 for quarter in range(5)):
+        x = LEFT + pair * place
+        still.append(line(x, FOOT, x, FOOT + 4, "muted"))
+        still.append(text(x, FOOT + 18, str(place)))
+    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, "pair, in the order of writing"))
+    below = FOOT + 64
+    still += [
+        text(RIGHT, 18, "line at 1: an answer of zeros", text_anchor="end", fill="muted"),
+        axis_title(OLDEST, below, "oldest", text_anchor="end"),
+        axis_title(NEWEST, below, "newest", text_anchor="end"),
+    ]
+    edges = [LEFT, *(LEFT + pair * (a + b) / 2 for a, b in pairwise(counts)), RIGHT]
+    strips = [
+        hit(left, TOP, right - left, FOOT - TOP, f"pairs:{place}", drag=True)
+        for place, (left, right) in enumerate(pairwise(edges))
+    ]
+
+    def draw(place: int) -> Frame:
+        n = counts[place]
+        body = [
+            text(LEFT, 18, f"{n} pairs written", font_weight="600", font_size=15,
+                 data_part="pairs", **START),
+        ]  # fmt: skip
+        shown, said = [], []
+        for index, (name, rows) in enumerate(means.items()):
+            look, dash, width = LOOKS[index]
+            heights = np.round(FOOT - unit * rows[place], 1)
+            xs = np.round(LEFT + pair * (step * np.arange(len(heights)) + step / 2), 1)
+            # Every frame has as many points: those that are not written yet wait at the newest.
+            wait = counts[-1] // step - len(xs)
+            points = " ".join(
+                f"{number(x)},{number(y)}"
+                for x, y in zip(
+                    np.pad(xs, (0, wait), "edge"), np.pad(heights, (0, wait), "edge"), strict=True
+                )
+            )
+            stroke: dict[str, Any] = {"stroke": look, "stroke_width": width, "stroke_dasharray": dash}
+            y = below + ROW * (index + 1)
+            ends = [f"{rows[place][end]:.2f}" for end in (0, -1)]
+            body += [
+                tag("polyline", points=points, fill="none", stroke_linejoin="round",
+                    data_part=f"line-{index}", **stroke),
+                tag("circle", cx=xs[-1], cy=heights[-1], r=4, fill=look,
+                    data_part=f"end-{index}"),
+                tag("line", x1=4, y1=y - 4.5, x2=36, y2=y - 4.5, **stroke),
+                text(46, y, name, **START),
+                text(OLDEST, y, ends[0], text_anchor="end", font_weight="600",
+                     data_part=f"oldest-{index}"),
+                text(NEWEST, y, ends[1], text_anchor="end", font_weight="600",
+                     data_part=f"newest-{index}"),
+            ]  # fmt: skip
+            shown += ends
+            said.append(f"{name} {ends[0]} and {ends[1]}")
+        told = f"{n} pairs. Error of the oldest and newest: {'; '.join(said)}."
+        return Frame("".join([*still, *body, *strips]), told, [(str(n), *shown)])
+
+    return moving(
+        draw,
+        [Control("pairs", "pairs written", tuple(map(str, counts)), list(counts).index(start),
+                 pace=0.6)],
+        446,
+        below + ROW * len(means) + 10,
+        columns=("pairs", *(f"{name}: {end}" for name in means for end in ("oldest", "newest"))),
+        about="errors of pairs that are read back",
+    )  # fmt: skip
