@@ -123,6 +123,12 @@ PICTURES = (
     # A triangle of keys, and a few of them that are chosen.
     _path("g", *_cells([(i, j) for i, j in _grid(5, 5) if j <= i], 15, 1, 6))
     + _path("k f", *(_dot(18 + 8 * j, 4 + 8 * i, 2.6) for i, j in DIAGONAL_DOTS)),
+    # Pairs that go into one board.
+    _path("k f", *_cells([(i, 0) for i in range(3)], 2, 5, 8))
+    + _path("v f", *_cells([(i, 0) for i in range(3)], 12, 5, 8))
+    + _path("u t", "M23 19H33M29 15L33 19L29 23")
+    + _path("i t", _box(38, 5, 24, 28))
+    + _path("w", "M42 13H56M42 19H58M42 25H53M44 16H58M43 22H55"),
 )
 
 
