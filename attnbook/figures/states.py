@@ -52,7 +52,7 @@ def recall_explorer(
         means[name] = [row.reshape(-1, step).mean(axis=1) for row in found]
     most = int(np.ceil(max(row.max() for rows in means.values() for row in rows)))
     unit, pair = (FOOT - TOP) / most, (RIGHT - LEFT) / counts[-1]
-    still = []
+    still, written = [], f"pair, in the order of writing (means of {step})"
     for level in range(most + 1):
         y = FOOT - unit * level
         still.append(line(LEFT, y, RIGHT, y, "muted" if level in (0, 1) else "grid"))
@@ -62,7 +62,7 @@ def recall_explorer(
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
-    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, "pair, in the order of writing"))
+    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, written))
     below = FOOT + 64
     still += [
         text(RIGHT, 18, "line at 1: an answer of zeros", text_anchor="end", fill="muted"),
@@ -94,7 +94,11 @@ def recall_explorer(
                     np.pad(xs, (0, wait), "edge"), np.pad(heights, (0, wait), "edge"), strict=True
                 )
             )
-            stroke: dict[str, Any] = {"stroke": look, "stroke_width": width, "stroke_dasharray": dash}
+            stroke: dict[str, Any] = {
+                "stroke": look,
+                "stroke_width": width,
+                "stroke_dasharray": dash,
+            }
             y = below + ROW * (index + 1)
             ends = [f"{rows[place][end]:.2f}" for end in (0, -1)]
             body += [
