@@ -129,7 +129,7 @@ def test_a_link_to_a_figure_that_waits_opens_it(open_page: OpenPage) -> None:
     page = open_page("chapters/02_scores", guessing=True).page
     figure = page.locator("#fig-cosines")
     assert not figure.is_visible()
-    page.locator("p a[href='#fig-cosines']").first.click()
+    page.locator("a.reference[href='#fig-cosines']").first.click()
     figure.wait_for()
     page.goto(page.url.replace("02_scores", "03_scaling").partition("#")[0])
     page.goto(page.url.replace("03_scaling", "02_scores") + "#fig-cosines")
