@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ class Backend(ABC):
     def dtypes(self) -> tuple[str, ...]:
         """Return the dtypes that there are."""
         return FLOATING
+
+    def poisoned(self) -> AbstractContextManager[Any]:
+        """Return a context in which memory that is allocated holds NaN, where that can be had."""
+        return nullcontext()
 
     @abstractmethod
     def give(self, given: Given) -> Any:
@@ -65,6 +70,11 @@ class Backend(ABC):
     def peer_gradients(self, call: Call) -> dict[str, Array]:
         """Return the gradients of plain attention, every step in the inputs' dtype."""
         raise NotImplementedError  # pragma: no cover (only cases for tensors need gradients)
+
+
+def without_nan(numbers: Array) -> Array:
+    """Return numbers with 0 in place of NaN and ∞: a peer measures where the truth is finite."""
+    return np.where(np.isfinite(numbers), numbers, 0.0)
 
 
 def of_dtype(numbers: Array, dtype: str) -> Array:
@@ -110,18 +120,27 @@ class NumpyBackend(Backend):
 
     def peer(self, call: Call) -> Array:
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
-        *arrays, mask, scale = problem(call)
+        query, key, value, mask, scale, softcap, sinks = problem(call)
         dtype = call.given["query"].dtype
-        query, key, value = (of_dtype(x, dtype) for x in arrays)
+        query, key, value = (of_dtype(without_nan(x), dtype) for x in (query, key, value))
         factor = checked_scale(scale, query.shape[-1])
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(factor)
+        if softcap is not None:
+            cap = query.dtype.type(softcap)
+            scores = cap * np.tanh(scores / cap)
         if mask is not None:
             allowed = mask if mask.dtype == np.bool_ else mask != -np.inf
             if mask is not allowed:
                 scores = scores + of_dtype(mask, dtype)
             scores = np.where(allowed, scores, of_dtype(np.array(-np.inf), dtype))
         highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        powers = np.exp(scores - np.where(np.isinf(highest), np.zeros_like(highest), highest))
+        if sinks is not None:
+            sinks = of_dtype(sinks[:, None, None], dtype)
+            highest = np.maximum(highest, sinks)
+        highest = np.where(np.isinf(highest), np.zeros_like(highest), highest)
+        powers = np.exp(scores - highest)
         total = powers.sum(axis=-1, keepdims=True)
+        if sinks is not None:
+            total = total + np.exp(sinks - highest)
         weights = powers / np.where(total == 0, np.ones_like(total), total)
         return np.asarray(np.matmul(weights, value), np.float64)

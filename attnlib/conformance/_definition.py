@@ -12,18 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlib import numpy_tokenwise
-from attnlib._checks import Array, Shape, Window, checked_scale
-from attnlib.conformance._calls import Call
+from attnlib._checks import Array, Window, checked_scale
+from attnlib.conformance._calls import Call, Documents, Pages
+from attnlib.conformance._tolerance import gathered, masked_scores, softmax
 
 
 class Problem(NamedTuple):
-    """A call without keywords: float64 arrays, a mask or None, and a scale or None."""
+    """A call without keywords: float64 arrays, a mask or None, and numbers or None."""
 
     query: Array
     key: Array
     value: Array
     attn_mask: Array | None
     scale: float | None
+    softcap: float | None = None
+    sinks: Array | None = None
 
 
 def allowed_keys(
@@ -67,33 +70,106 @@ def combined_mask(attn_mask: Array | None, allowed: Array | None) -> Array | Non
     return np.where(allowed, attn_mask, -np.inf)
 
 
+def of_documents(documents: Documents, options: dict[str, Any]) -> Array:
+    """Return the mask of texts in a row, each with its own is_causal and window.
+
+    >>> of_documents(Documents((2, 1), (2, 2)), {"is_causal": True}).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 0, 1, 0]])
+    """
+    allowed: Array = np.zeros((sum(documents.queries), sum(documents.keys)), dtype=bool)
+    row, column = 0, 0
+    for n_queries, n_keys in zip(*documents, strict=True):
+        block = allowed_keys(n_queries, n_keys, **options)
+        there = slice(row, row + n_queries), slice(column, column + n_keys)
+        allowed[there] = True if block is None else block
+        row, column = row + n_queries, column + n_keys
+    return allowed
+
+
+def of_pages(pool: Array, pages: Pages) -> Array:
+    """Return the keys of each sequence, (B, H, S, E), from a pool (n_pages, H, page, E)."""
+    found = [np.concatenate(list(pool[list(row)]), axis=-2) for row in pages.table]
+    return np.stack(found)
+
+
+def within_pages(n_queries: int, pages: Pages, n_keys: int, options: dict[str, Any]) -> Array:
+    """Return the mask of what lies in pages: keys up to a length, the last query at the last."""
+    allowed: Array = np.zeros((len(pages.lengths), 1, n_queries, n_keys), dtype=bool)
+    for row, length in enumerate(pages.lengths):
+        align = {"causal_align": "bottom-right"} | options
+        block = allowed_keys(n_queries, length, **align)
+        allowed[row, :, :, :length] = True if block is None else block
+    return allowed
+
+
 def problem(call: Call) -> Problem:
     """Return the call without its keywords."""
     numbers = {name: given.numbers for name, given in call.given.items()} | call.meant
     options: dict[str, Any] = dict(call.options)
-    scale = options.pop("scale", None)
+    scale, softcap = options.pop("scale", None), options.pop("softcap", None)
     query, key, value = numbers["query"], numbers["key"], numbers["value"]
+    if call.pages is not None:
+        key, value = of_pages(key, call.pages), of_pages(value, call.pages)
     if options.pop("enable_gqa", False):
         group = query.shape[-3] // key.shape[-3]
         key, value = np.repeat(key, group, axis=-3), np.repeat(value, group, axis=-3)
-    allowed = allowed_keys(query.shape[-2], key.shape[-2], **options)
-    return Problem(query, key, value, combined_mask(numbers.get("attn_mask"), allowed), scale)
+    allowed: Array | None
+    if call.documents is not None:
+        allowed = of_documents(call.documents, options)
+    elif call.pages is not None:
+        allowed = within_pages(query.shape[-2], call.pages, key.shape[-2], options)
+    else:
+        allowed = allowed_keys(query.shape[-2], key.shape[-2], **options)
+    mask = combined_mask(numbers.get("attn_mask"), allowed)
+    return Problem(query, key, value, mask, scale, softcap, numbers.get("sinks"))
+
+
+def without_cap_and_sinks(own: Problem) -> Problem:
+    """Return a problem with the same output, in which scores are given and sinks are keys.
+
+    The scores take the place of the query, and the identity that of the key. A sink is a key with
+    a score of its own and a value of 0.
+    """
+    query, key, value, mask, scale, softcap, sinks = own
+    scores = checked_scale(scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2))
+    if softcap is not None:
+        scores = softcap * np.tanh(scores / softcap)
+    if sinks is not None:
+        shape = np.broadcast_shapes(scores.shape, () if mask is None else mask.shape)
+        kept: Array = np.zeros(shape)
+        if mask is not None:
+            kept = kept + (np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask)
+        column = np.broadcast_to(sinks[:, None, None], (*shape[:-1], 1))
+        mask = np.concatenate([kept, column], axis=-1)
+        scores = np.concatenate([np.broadcast_to(scores, shape), np.zeros_like(column)], axis=-1)
+        scores = np.where(mask == -np.inf, 0, scores)
+        value = np.concatenate([value, 0 * value[..., :1, :]], axis=-2)
+    return Problem(scores, np.eye(scores.shape[-1]), value, mask, 1.0)
 
 
 def output(call: Call) -> Array:
     """Return the output of the call."""
-    if call.truth is not None:
-        return call.truth
-    query, key, value, attn_mask, scale = problem(call)
-    return numpy_tokenwise.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale)
+    return call.truth if call.truth is not None else output_and_lse(call)[0]
+
+
+def output_and_lse(call: Call) -> tuple[Array, Array]:
+    """Return the output of the call, and the log-sum-exp of each row."""
+    own = problem(call)
+    if own.softcap is not None or own.sinks is not None:
+        own = without_cap_and_sinks(own)
+    attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
+    return attend(own.query, own.key, own.value, own.attn_mask, scale=own.scale)
 
 
 def gradients(call: Call) -> dict[str, Array]:
     """Return the gradients of query, key, value and a floating mask.
 
-    With dO the gradient of the output O = P V, and sums along a row in D:
+    With dO the gradient of the output O = P V, dL that of the log-sum-exp, and sums along a row
+    in D:
 
-        dV = Pᵀ dO    dP = dO Vᵀ    D = rowsum(P ∘ dP)    dS = P ∘ (dP - D)
+        dV = Pᵀ dO    dP = dO Vᵀ    D = rowsum(P ∘ dP)    dS = P ∘ (dP - D + dL)
         dQ = scale · dS K    dK = scale · dSᵀ Q    dM = dS
 
     A row with nothing to attend to has P = 0, and so gradients of 0. What was broadcast, or
@@ -103,26 +179,20 @@ def gradients(call: Call) -> dict[str, Array]:
         Dao et al. 2022, appendix B.2; chapter 13.
     """
     assert call.upstream is not None
-    query, key, value, attn_mask, scale = problem(call)
+    query, key, value, attn_mask, scale = problem(call)[:5]
     d_output = call.upstream.numbers
     factor = checked_scale(scale, query.shape[-1])
-    scores = factor * query @ key.swapaxes(-1, -2)
-    allowed: Array = np.ones((1, 1), dtype=bool)
-    if attn_mask is not None and attn_mask.dtype == np.bool_:
-        allowed = attn_mask
-    elif attn_mask is not None:
-        allowed = attn_mask != -np.inf
-        scores = scores + np.where(allowed, attn_mask, 0)
-    allowed = np.broadcast_to(allowed, np.broadcast_shapes(allowed.shape, scores.shape))
+    scores, allowed = masked_scores(query, key, attn_mask, scale)
     # A key that no query sees is not read: NaN in it is 0 here, as its weights are.
     seen = np.asarray(allowed.any(axis=-2))[..., None]
     if not seen.all():
         key, value = np.where(seen, key, 0), np.where(seen, value, 0)
-    weights = _softmax(np.where(allowed, scores, -np.inf))
+    weights = softmax(scores)
     d_value = weights.swapaxes(-1, -2) @ d_output
     d_weights = d_output @ value.swapaxes(-1, -2)
     row_sums = (weights * d_weights).sum(axis=-1, keepdims=True)
-    d_scores = weights * (d_weights - row_sums)
+    d_lse = 0 if call.lse_upstream is None else call.lse_upstream.numbers[..., None]
+    d_scores = weights * (d_weights - row_sums + d_lse)
     found = {
         "query": factor * d_scores @ key,
         "key": factor * d_scores.swapaxes(-1, -2) @ query,
@@ -139,28 +209,3 @@ def argument_gradients(call: Call, found: dict[str, Array]) -> dict[str, Array]:
         for name, given in call.given.items()
         if given.dtype != "bool"
     }
-
-
-def _softmax(scores: Array) -> Array:
-    highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    powers = np.exp(scores - np.where(highest == -np.inf, 0, highest))
-    total = powers.sum(axis=-1, keepdims=True)
-    weights: Array = powers / np.where(total == 0, 1, total)
-    return weights
-
-
-def gathered(gradient: Array, shape: Shape, *, grouped: bool = False) -> Array:
-    """Return the gradient of an array of this shape that was broadcast, or repeated for groups.
-
-    >>> gathered(np.ones((2, 3, 4)), (3, 1))
-    array([[8.],
-           [8.],
-           [8.]])
-    """
-    gradient = gradient.sum(axis=tuple(range(gradient.ndim - len(shape))))
-    if grouped and len(shape) > 2 and shape[-3] not in (1, gradient.shape[-3]):
-        *leading, n_rows, n_columns = gradient.shape
-        gradient = gradient.reshape(*leading[:-1], shape[-3], -1, n_rows, n_columns).sum(axis=-3)
-    axes = tuple(n for n, length in enumerate(shape) if length == 1 != gradient.shape[n])
-    total: Array = gradient.sum(axis=axes, keepdims=True)
-    return total

@@ -1,7 +1,9 @@
 """Cases of the topics dtypes and numbers: precision, NaN, infinity and the largest numbers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -17,22 +19,25 @@ from attnlib.conformance._calls import (
     H,
     L,
     S,
-    drawn,
+    Setting,
     heads,
+    random_bias,
     random_mask,
     rounded,
     shaped,
     with_mask,
 )
-from attnlib.conformance._tolerance import forward_size
+from attnlib.conformance._definition import allowed_keys
+from attnlib.conformance._masks import BOTTOM_RIGHT
 
 
 def dtypes() -> Iterator[Case]:
     """Yield the cases of the topic dtypes, which come in every dtype unless told otherwise."""
-    yield Case("dtypes", "a batch of heads", shaped())
-    yield Case("dtypes", "causal", shaped(options={"is_causal": True}), ("causal",))
+    yield Case("dtypes", "a batch of heads", shaped(), everywhere=True)
+    draw = shaped(options={"is_causal": True})
+    yield Case("dtypes", "causal", draw, ("causal",), everywhere=True)
     yield Case("dtypes", "a boolean mask", with_mask(random_mask((B, H, L, S))), ("masks",))
-    (added,) = drawn((B, H, L, S), seed=3)
+    added = random_bias((B, H, L, S))
     yield Case("dtypes", "a floating mask", with_mask(added), ("masks",))
     name = "a float32 mask beside half precision"
     yield Case("dtypes", name, with_mask(added, "float32"), ("masks",), dtypes=HALF)
@@ -47,23 +52,26 @@ def dtypes() -> Iterator[Case]:
     yield Case("dtypes", name, _many_equal_weights, dtypes=HALF)
 
 
-def _beyond_float16(dtype: str) -> Call:
-    one = np.ones((1, 1, 1, E))
-    given = _given(dtype, 200 * one, 300 * one, one)
-    return Call(given, {"scale": 1.0}, truth=one, peer=one, size=8.0)
+def _beyond_float16(setting: Setting) -> Call:
+    one = np.ones(setting.shape((1, 1, 1, E)))
+    value = np.ones(setting.shape(setting.value((1, 1, 1, E))))
+    given = _given(setting, 200 * one, 300 * one, value)
+    scale = 13 / setting.head_dims[0]
+    return Call(given, {"scale": scale}, truth=value, peer=value, size=8.0)
 
 
-def _many_equal_weights(dtype: str) -> Call:
+def _many_equal_weights(setting: Setting) -> Call:
     """In half precision a sum of small terms stops growing, at 256 or at 2,048 times a term.
 
     The number of keys is a power of 2, so that half precision can hold the weights: a kernel that
     rounds them, and adds them up in float32, is right to the last bit.
     """
     n_keys = 4096
-    value = np.repeat([0.0, 1.0], n_keys // 2)[None, None, :, None] * np.ones(3)
-    given = _given(dtype, np.zeros((1, 1, 1, 3)), np.ones((1, 1, n_keys, 3)), value)
-    half = np.full((1, 1, 1, 3), 0.5)
-    return Call(given, truth=half, peer=half)
+    one = np.ones(setting.shape((1, 1, 1, E)))
+    ones = np.ones(setting.shape(setting.value((1, 1, 1, E))))
+    value = np.repeat([0.0, 1.0], [n_keys // 4, 3 * n_keys // 4])[None, None, :, None] * ones
+    given = _given(setting, 0 * one, np.repeat(one, n_keys, axis=-2), value)
+    return Call(given, truth=0.75 * ones, peer=0.75 * ones)
 
 
 def numbers() -> Iterator[Case]:
@@ -72,12 +80,20 @@ def numbers() -> Iterator[Case]:
         for bad in (np.nan, np.inf):
             name = f"{bad} in one number of the {where} comes out where it takes part"
             yield Case("numbers", name, with_bad_number(where, bad))
+    name = "nan in one number of the query comes out, 70 keys"
+    yield Case("numbers", name, with_bad_number("query", np.nan, 70))
     for bad, additive in product((np.nan, np.inf, -np.inf), (False, True)):
         kind = "floating" if additive else "boolean"
         name = f"{bad} in keys and values that a {kind} mask removes changes nothing"
         yield Case("numbers", name, bad_removed_keys(bad, additive), ("masks",))
     name = "NaN in a key of the future changes nothing in the past"
     yield Case("numbers", name, _nan_in_the_future, ("causal",))
+    for n, window in ((L, (1, 1)), (131, (3, 0))):
+        name = f"NaN in a key outside of a window changes nothing, window={window}, {n} keys"
+        yield Case("numbers", name, _nan_outside(n, {"window": window}), ("windows",))
+    draw = _nan_outside(131, {"window": (3, 0), **BOTTOM_RIGHT}, n_queries=1)
+    name = "NaN in all keys outside of the window of the last query changes nothing"
+    yield Case("numbers", name, draw, ("windows", "bottom-right"))
     name = "NaN in a query row whose keys are all removed gives zeros"
     yield Case("numbers", name, _nan_in_an_empty_row, ("masks", "empty"))
     for way in ("is_causal", "a boolean mask", "a floating mask"):
@@ -94,16 +110,16 @@ def numbers() -> Iterator[Case]:
         yield Case("numbers", name, _near_the_largest(sign), dtypes=("float32", "float64"))
 
 
-def usual_inputs(dtype: str) -> dict[str, Given]:
+def usual_inputs(setting: Setting, n_keys: int = S) -> dict[str, Given]:
     """Return query, key and value as most kernels take them: batch, heads, one E for all."""
-    return heads()(dtype).given
+    return heads(L, n_keys)(setting).given
 
 
-def with_bad_number(where: str, bad: float) -> Draw:
+def with_bad_number(where: str, bad: float, n_keys: int = S) -> Draw:
     """Return the function that draws a call with NaN or ∞ in one number of an argument."""
 
-    def draw(dtype: str) -> Call:
-        given = usual_inputs(dtype)
+    def draw(setting: Setting) -> Call:
+        given = usual_inputs(setting, n_keys)
         given[where].numbers[0, 1, 3, 2] = bad
         return Call(given)
 
@@ -113,40 +129,67 @@ def with_bad_number(where: str, bad: float) -> Draw:
 def bad_removed_keys(bad: float, additive: bool = False) -> Draw:
     """Return the function that draws a call with NaN or ∞ in keys and values that are removed."""
 
-    def draw(dtype: str) -> Call:
-        given = usual_inputs(dtype)
+    def draw(setting: Setting) -> Call:
+        given = usual_inputs(setting)
         clean = {name: own.numbers.copy() for name, own in given.items()}
         for name in ("key", "value"):
             given[name].numbers[..., [2, 6], :] = bad
         kept = np.ones((L, S), dtype=bool)
         kept[:, [2, 6]] = False
-        mask = Given(np.where(kept, 0.0, -np.inf), dtype) if additive else Given(kept, "bool")
+        floating = Given(np.where(kept, 0.0, -np.inf), setting.dtype)
+        mask = floating if additive else Given(kept, "bool")
         return Call(given | {"attn_mask": mask}, meant=clean)
 
     return draw
 
 
-def _nan_in_the_future(dtype: str) -> Call:
-    given = usual_inputs(dtype)
+def _nan_in_the_future(setting: Setting) -> Call:
+    given = heads(L, L)(setting).given
     given["key"].numbers[..., 3, :] = np.nan
     return Call(given, {"is_causal": True})
 
 
-def _nan_in_an_empty_row(dtype: str) -> Call:
-    given = usual_inputs(dtype)
+def _nan_outside(n_keys: int, options: dict[str, Any], n_queries: int = 0) -> Draw:
+    """Return what draws a call whose keys and values are NaN where no query sees them."""
+
+    def draw(setting: Setting) -> Call:
+        call = heads(n_queries or min(L, n_keys), n_keys, options)(setting)
+        clean = {name: own.numbers.copy() for name, own in call.given.items()}
+        seen = allowed_keys(n_queries or min(L, n_keys), n_keys, **options)
+        assert seen is not None
+        for name in ("key", "value"):
+            call.given[name].numbers[..., ~seen.any(axis=0), :] = np.nan
+        return replace(call, meant=clean)
+
+    return draw
+
+
+def _nan_in_an_empty_row(setting: Setting) -> Call:
+    given = usual_inputs(setting)
     given["query"].numbers[..., 2, :] = np.nan
     kept = np.repeat(np.arange(L)[:, None] != 2, S, axis=1)
     return Call(given | {"attn_mask": Given(kept, "bool")})
 
 
+def _first_feature(setting: Setting, *columns: Array) -> list[Array]:
+    """Return arrays with E features, of which all but the first are 0."""
+    wide = [np.zeros((*column.shape, setting.head_dims[0])) for column in columns]
+    for array, column in zip(wide, columns, strict=True):
+        array[..., 0] = column
+    return wide
+
+
 def _never_wins(way: str) -> Draw:
-    def draw(dtype: str) -> Call:
-        query, key, value = drawn((1, B, L, 1), (1, B, L, 1), (1, B, L, 1), dtype=dtype)
-        query[:], key[:] = rounded(np.array([1e6]), dtype), rounded(np.array([-1e6]), dtype)
-        key[..., 3:, :] = 0
-        given = _given(dtype, query, key, value)
+    def draw(setting: Setting) -> Call:
+        dtype = setting.dtype
+        tops = [float(rounded(np.array([top]), dtype)[0]) for top in (1e6, -1e6)]
+        columns = [np.full((1, B, L), top) for top in tops]
+        columns[1][..., 3:] = 0
+        query, key = _first_feature(setting, *columns)
+        (value,) = setting.drawn(setting.value((1, B, L, E)))
+        given = _given(setting, query, key, value)
         # All scores of a row are equal or out of reach, so that they bring no error.
-        size = forward_size(np.zeros_like(query), key, value)
+        size = 4 * L * float(np.abs(value).max())
         if way == "is_causal":
             return Call(given, {"is_causal": True}, size=size)
         allowed = np.tri(L, dtype=bool)
@@ -157,34 +200,37 @@ def _never_wins(way: str) -> Draw:
     return draw
 
 
-def _given(dtype: str, query: Array, key: Array, value: Array) -> dict[str, Given]:
+def _given(setting: Setting, query: Array, key: Array, value: Array) -> dict[str, Given]:
     arrays = {"query": query, "key": key, "value": value}
-    return {name: Given(array, dtype) for name, array in arrays.items()}
+    return {name: Given(array, setting.dtype) for name, array in arrays.items()}
 
 
-def _equal_scores(dtype: str) -> Call:
-    given = usual_inputs(dtype)
+def _equal_scores(setting: Setting) -> Call:
+    given = usual_inputs(setting)
     given["query"].numbers[:] = 0
-    low = Given(rounded(np.full((L, S), -3e38), dtype), dtype)
-    query, key, value = (own.numbers for own in given.values())
-    size = forward_size(query, key, value)
+    low = Given(rounded(np.full((L, S), -3e38), setting.dtype), setting.dtype)
+    size = 4 * S * float(np.abs(given["value"].numbers).max())
     return Call(given | {"attn_mask": low}, size=size)
 
 
 def _one_key(score: float) -> Draw:
-    def draw(dtype: str) -> Call:
-        query, one = rounded(np.full((1, 1, 1, 1), score), dtype), np.ones((1, 1, 1, 1))
-        truth = 5 * one
-        return Call(_given(dtype, query, one, truth), {"scale": 1.0}, truth=truth, size=8.0)
+    def draw(setting: Setting) -> Call:
+        top = float(rounded(np.array([score]), setting.dtype)[0])
+        query, key = _first_feature(setting, np.full((1, 1, 1), top), np.ones((1, 1, 1)))
+        truth = np.full(setting.shape(setting.value((1, 1, 1, E))), 5.0)
+        given = _given(setting, query, key, truth)
+        return Call(given, {"scale": 1.0}, truth=truth, size=8.0)
 
     return draw
 
 
 def _near_the_largest(sign: float | None) -> Draw:
-    def draw(dtype: str) -> Call:
-        query, key, signs = drawn((1, B, L, E), (1, B, 19, E), (1, B, 19, E), dtype=dtype)
+    def draw(setting: Setting) -> Call:
+        shapes = (1, B, L, E), (1, B, 19, E), setting.value((1, B, 19, E))
+        query, key, signs = setting.drawn(*shapes)
         signs = np.sign(signs) if sign is None else np.full_like(signs, sign)
-        largest = rounded(np.array(0.999 * float(np.finfo(dtype).max)), dtype)
-        return Call(_given(dtype, query, key, largest * signs))
+        top = 0.999 * float(np.finfo(setting.dtype).max)
+        largest = rounded(np.array(top), setting.dtype)
+        return Call(_given(setting, query, key, largest * signs))
 
     return draw

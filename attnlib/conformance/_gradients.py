@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlib._checks import HALF, Array, Shape
+from attnlib._checks import HALF, Shape
 from attnlib.conformance._calls import (
     E_V,
+    Axes,
     B,
     Call,
     Case,
@@ -21,18 +22,28 @@ from attnlib.conformance._calls import (
     H,
     L,
     Layout,
+    Mask,
     S,
-    drawn,
+    Setting,
     heads,
     qkv,
+    random_bias,
     random_mask,
     shaped,
     with_mask,
+    words,
 )
 from attnlib.conformance._dtypes import bad_removed_keys, with_bad_number
-from attnlib.conformance._layouts import LAYOUTS, expanded
+from attnlib.conformance._layouts import LAYOUTS, expanded, heads_inside, transposed
 from attnlib.conformance._masks import MASK_SHAPES
-from attnlib.conformance._shapes import EMPTY_AXES, LEADING, LENGTHS, TWO_EMPTY_ROWS, large_scores
+from attnlib.conformance._shapes import (
+    EMPTY_AXES,
+    LEADING,
+    LENGTHS,
+    TILES,
+    TWO_EMPTY_ROWS,
+    large_scores,
+)
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 
@@ -40,15 +51,15 @@ EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 def with_upstream(draw: Draw, layout: Layout | None = None, **more: Any) -> Draw:
     """Return the function that draws the same call, and a gradient of its output."""
 
-    def drawing(dtype: str) -> Call:
-        call = draw(dtype)
+    def drawing(setting: Setting) -> Call:
+        call = draw(setting)
         shapes = [own.numbers.shape for own in call.given.values()]
         leading = [shape[:-2] for shape in shapes[:3]]
         if "enable_gqa" in call.options:
             leading = [leading[0], *((*shape[:-1], 1) for shape in leading[1:])]
         shape = (*np.broadcast_shapes(*leading), shapes[0][-2], shapes[2][-1])
-        (upstream,) = drawn(shape, dtype=dtype, seed=11)
-        return replace(call, upstream=Given(upstream, dtype, layout), **more)
+        (upstream,) = setting.drawn(shape, salt=11)
+        return replace(call, upstream=Given(upstream, setting.dtype, layout), **more)
 
     return drawing
 
@@ -62,30 +73,41 @@ def gradients() -> Iterator[Case]:
     """Yield the cases of the topic gradients."""
     for is_causal in (False, True):
         options: dict[str, Any] = {"is_causal": True} if is_causal else {}
-        words, needs = ", causal" * is_causal, ("causal",) * is_causal
+        end, needs = ", causal" * is_causal, ("causal",) * is_causal
         batch: Shape
         for batch in ((), (B,), (B, H)):
-            draw = shaped((*batch, L, E), (*batch, S, E), options=options)
-            yield case(f"query {(*batch, L, E)}, key {(*batch, S, E)}{words}", draw, *needs)
+            query_axes, key_axes = (*batch, L, E), (*batch, S, E)
+            draw = shaped(query_axes, key_axes, options=options)
+            name = f"query {words(query_axes)}, key {words(key_axes)}{end}"
+            yield case(name, draw, *needs, everywhere=len(batch) == 2)
         for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (67, 71), (71, 67)):
             draw = heads(n_queries, n_keys, options)
-            yield case(f"queries: {n_queries}, keys: {n_keys}{words}", draw, *needs)
+            yield case(f"queries: {n_queries}, keys: {n_keys}{end}", draw, *needs)
+        for n_queries, n_keys in TILES:
+            draw = heads(n_queries, n_keys, options)
+            name = f"queries: {n_queries}, keys: {n_keys}{end}"
+            yield case(name, draw, *needs, everywhere=True)
         for query, key, value in LEADING:
             draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options)
-            name = f"leading dimensions that broadcast gather: {query}, {key} and {value}{words}"
+            name = f"leading dimensions that broadcast gather: {query}, {key} and {value}{end}"
             yield case(name, draw, *needs)
         for scale in (0.0, -0.7, 2, 3.5):
             draw = heads(options={"scale": scale} | options)
-            yield case(f"scale={scale}{words}", draw, *needs)
+            yield case(f"scale={scale}{end}", draw, *needs)
         for n_key_heads in (1, 2, 3, 6):
             shapes = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
             draw = shaped(*shapes, {"enable_gqa": True} | options)
-            name = f"6 query heads, {n_key_heads} of key and value{words}"
+            name = f"6 query heads, {n_key_heads} of key and value{end}"
             yield case(name, draw, *needs, "groups")
+        draw = shaped((B, 6, L, E), (B, 2, S, E), (B, 2, S, E), {"enable_gqa": True} | options)
+        name = f"6 query heads, 2 of key and value in each batch{end}"
+        yield case(name, draw, *needs, "groups", everywhere=True)
         for name, (batch, n_queries, n_keys, n_features, n_values) in EMPTY_AXES.items():
-            query, key = (*batch, n_queries, n_features), (*batch, n_keys, n_features)
-            draw = shaped(query, key, (*batch, n_keys, n_values), options)
-            yield case(f"{name}{words}", draw, *needs, "empty")
+            shape: Axes = (*batch, n_queries, n_features)
+            keys: Axes = (*batch, n_keys, n_features)
+            draw = shaped(shape, keys, (*batch, n_keys, n_values), options)
+            own = n_features == 0 or n_values == 0
+            yield case(f"{name}{end}", draw, *needs, "empty", any_dims=own)
     for sign, word in ((1, "above"), (-1, "below")):
         name = f"scores of ten thousand, all {word} 0"
         yield case(name, large_scores(sign), dtypes=("float32", "float64"))
@@ -103,8 +125,7 @@ def gradients() -> Iterator[Case]:
 def _masked() -> Iterator[Case]:
     for shape in MASK_SHAPES:
         yield case(f"a boolean mask {shape}", with_mask(random_mask(shape)), "masks")
-        (added,) = drawn(shape, seed=3)
-        yield case(f"a floating mask {shape}", with_mask(added), "masks")
+        yield case(f"a floating mask {shape}", with_mask(random_bias(shape)), "masks")
     for name, kept in (("two rows", TWO_EMPTY_ROWS), ("every row", TWO_EMPTY_ROWS & False)):
         draw = with_mask(kept)
         yield case(f"a boolean mask removes {name}: zeros", draw, "masks", "empty")
@@ -124,19 +145,24 @@ def _by_position() -> Iterator[Case]:
         yield case(f"window={window}, bottom-right", draw, "windows", "bottom-right")
     draw = heads(67, 71, {"window": (20, 3)})
     yield case("window=(20, 3), queries: 67, keys: 71", draw, "windows")
+    draw = heads(70, 70, {"window": (20, 0)})
+    yield case("window=(20, 0), 70 queries and keys", draw, "windows", everywhere=True)
 
 
 def _laid_out() -> Iterator[Case]:
-    def own(name: str, draw: Any, *needs: str) -> Case:
-        return Case("gradients", name, draw, ("layouts", *needs), kinds=("torch",))
+    def own(name: str, draw: Any, *needs: str, everywhere: bool = False) -> Case:
+        needs = ("layouts", *needs)
+        return Case("gradients", name, draw, needs, kinds=("torch",), everywhere=everywhere)
 
     for layout in LAYOUTS:
-        words = layout.__name__.replace("_", " ")
-        yield own(f"{words} inputs", with_upstream(_inputs(layout), watched=True))
+        said = layout.__name__.replace("_", " ")
+        everywhere = layout in (heads_inside, transposed)
+        draw = with_upstream(_inputs(layout), watched=True)
+        yield own(f"{said} inputs", draw, everywhere=everywhere)
         draw = with_upstream(shaped(), layout, watched=True)
-        yield own(f"a gradient of the output that is {words}", draw)
+        yield own(f"a gradient of the output that is {said}", draw, everywhere=everywhere)
         draw = with_upstream(shaped(options={"is_causal": True}), layout, watched=True)
-        yield own(f"a gradient of the output that is {words}, causal", draw, "causal")
+        yield own(f"a gradient of the output that is {said}, causal", draw, "causal")
     for axes in EXPANDED:
         strides = tuple(int(n - 4 not in axes) for n in range(4))
         name = f"a gradient of the output that is expanded, with strides of 0 where {strides} is 0"
@@ -144,19 +170,20 @@ def _laid_out() -> Iterator[Case]:
 
 
 def _inputs(layout: Layout) -> Draw:
-    return lambda dtype: Call(
-        {name: own._replace(layout=layout) for name, own in qkv(dtype).items()}
+    return lambda setting: Call(
+        {name: own._replace(layout=layout) for name, own in qkv(setting).items()}
     )
 
 
 def _expanded(axes: tuple[int, ...]) -> Draw:
     draw = with_upstream(shaped(), watched=True)
 
-    def lay(dtype: str) -> Call:
-        call = draw(dtype)
+    def lay(setting: Setting) -> Call:
+        call = draw(setting)
         assert call.upstream is not None
         layout = expanded(*axes)
-        return replace(call, upstream=Given(layout(call.upstream.numbers), dtype, layout))
+        upstream = Given(layout(call.upstream.numbers), setting.dtype, layout)
+        return replace(call, upstream=upstream)
 
     return lay
 
@@ -164,17 +191,16 @@ def _expanded(axes: tuple[int, ...]) -> Draw:
 def mask_gradients() -> Iterator[Case]:
     """Yield the cases of the topic mask gradients."""
 
-    def own(name: str, mask: Array, *needs: str, mask_dtype: str = "", **more: Any) -> Case:
+    def own(name: str, mask: Mask, *needs: str, mask_dtype: str = "", **more: Any) -> Case:
         wanted = ("query", "key", "value", "attn_mask")
         draw = with_upstream(with_mask(mask, mask_dtype), wanted=wanted)
         return Case("mask gradients", name, draw, ("masks", *needs), kinds=("torch",), **more)
 
     for shape in MASK_SHAPES:
-        (added,) = drawn(shape, seed=3)
-        yield own(f"a floating mask {shape}", added)
+        added = random_bias(shape)
+        yield own(f"a floating mask {shape}", added, everywhere=True)
         name = f"a float32 mask {shape} beside half precision"
         yield own(name, added, mask_dtype="float32", dtypes=HALF)
-    (added,) = drawn((B, H, L, S), seed=3)
-    removing = np.where(random_mask((B, H, L, S)), added, -np.inf)
+    removing = random_bias((B, H, L, S), random_mask((B, H, L, S)))
     yield own("where -∞ removes the gradient is 0", removing)
-    yield own("two rows are removed", np.where(TWO_EMPTY_ROWS, added, -np.inf), "empty")
+    yield own("two rows are removed", random_bias((B, H, L, S), TWO_EMPTY_ROWS), "empty")

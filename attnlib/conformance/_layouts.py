@@ -24,9 +24,10 @@ from attnlib.conformance._calls import (
     L,
     Layout,
     S,
-    drawn,
+    Setting,
     heads,
     qkv,
+    random_bias,
     random_mask,
     shaped,
     with_mask,
@@ -98,7 +99,7 @@ ONLY_NUMPY_HAS: list[Layout] = [backwards, unaligned]
 
 def layouts() -> Iterator[Case]:
     """Yield the cases of the topic layouts."""
-    yield Case("layouts", "contiguous inputs", _laid_out(None))
+    yield Case("layouts", "contiguous inputs", _laid_out(None), everywhere=True)
     yield Case("layouts", "one key, whose value is the result", _watched(heads(L, 1)))
     draw = _watched(shaped(options={"is_causal": True}))
     yield Case("layouts", "contiguous inputs, causal", draw, ("causal",))
@@ -106,7 +107,8 @@ def layouts() -> Iterator[Case]:
         name = f"{_words(layout)} inputs"
         kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
         if layout is not None:
-            yield Case("layouts", name, _laid_out(layout), kinds=kinds)
+            everywhere = layout in (heads_inside, transposed)
+            yield Case("layouts", name, _laid_out(layout), kinds=kinds, everywhere=everywhere)
         for additive in (False, True):
             draw = _laid_out(layout, _mask(additive))
             named = f"{name} and a {'floating' if additive else 'boolean'} mask"
@@ -120,36 +122,40 @@ def _words(layout: Layout | None) -> str:
 
 
 def _mask(additive: bool) -> Any:
-    return drawn((B, H, L, S), seed=3)[0] if additive else random_mask((B, H, L, S))
+    return random_bias((B, H, L, S)) if additive else random_mask((B, H, L, S))
 
 
 def _watched(draw: Draw) -> Draw:
     """Return the function that draws the same call, whose inputs and memory are looked at."""
-    return lambda dtype: replace(draw(dtype), watched=True)
+    return lambda setting: replace(draw(setting), watched=True)
 
 
 def _laid_out(layout: Layout | None, mask: Any = None) -> Draw:
     draw = _watched(shaped() if mask is None else with_mask(mask))
 
-    def lay(dtype: str) -> Call:
-        call = draw(dtype)
+    def lay(setting: Setting) -> Call:
+        call = draw(setting)
         given = {name: own._replace(layout=layout) for name, own in call.given.items()}
         return replace(call, given=given)
 
     return lay
 
 
-def _expanded(dtype: str) -> Call:
+def _expanded(setting: Setting) -> Call:
     """The query is alike for all heads, the key for all tokens, the value in all features."""
-    query, key, value = drawn((L, E), (1, E), (S, 1), dtype=dtype)
+    query, key, value = setting.drawn((L, E), (1, E), (S, 1))
+    wide = [setting.shape(axes) for axes in ((B, H, L, E), (B, H, S, E), (B, H, S, E_V))]
+    own = ((-4, -3), (-4, -3, -2), (-4, -3, -1))
     given = {
-        "query": Given(np.broadcast_to(query, (B, H, L, E)), dtype, expanded(-4, -3)),
-        "key": Given(np.broadcast_to(key, (B, H, S, E)), dtype, expanded(-4, -3, -2)),
-        "value": Given(np.broadcast_to(value, (B, H, S, E_V)), dtype, expanded(-4, -3, -1)),
+        name: Given(np.broadcast_to(numbers, shape), setting.dtype, expanded(*axes))
+        for name, numbers, shape, axes in zip(
+            ("query", "key", "value"), (query, key, value), wide, own, strict=True
+        )
     }
     return Call(given, watched=True)
 
 
-def _expanded_mask(dtype: str) -> Call:
-    mask = Given(np.broadcast_to(random_mask((S,)), (B, H, L, S)), "bool", expanded(-4, -3, -2))
-    return Call(qkv(dtype) | {"attn_mask": mask}, watched=True)
+def _expanded_mask(setting: Setting) -> Call:
+    mask = np.broadcast_to(random_mask((S,))(setting), (B, H, L, S))
+    own = Given(mask, "bool", expanded(-4, -3, -2))
+    return Call(qkv(setting) | {"attn_mask": own}, watched=True)

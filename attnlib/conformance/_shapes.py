@@ -7,10 +7,11 @@ from itertools import product
 
 import numpy as np
 
-from attnlib._checks import Shape
+from attnlib._checks import Array, Shape
 from attnlib.conformance._calls import (
     E_V,
     NOT_FLOAT16,
+    Axes,
     B,
     Call,
     Case,
@@ -20,14 +21,15 @@ from attnlib.conformance._calls import (
     H,
     L,
     S,
-    drawn,
+    Setting,
     heads,
-    qkv,
     random_mask,
     rounded,
     shaped,
     with_mask,
+    words,
 )
+from attnlib.conformance._tolerance import forward_size
 
 LENGTHS = (1, 2, 7, 17)
 SCALES = (0.0, -0.7, 2, 3.5, 40.0)
@@ -43,7 +45,7 @@ LEADING: list[tuple[Shape, Shape, Shape]] = [
 CAUSAL = {"is_causal": True}
 GROUPED = {"enable_gqa": True}
 # Leading dimensions, L, S, E, E_v.
-EMPTY_AXES: dict[str, tuple[Shape, int, int, int, int]] = {
+EMPTY_AXES: dict[str, tuple[Shape, int, int, int | str, int | str]] = {
     "no keys": ((B, H), L, 0, E, E_V),
     "no queries": ((B, H), 0, S, E, E_V),
     "no heads": ((B, 0), L, S, E, E_V),
@@ -56,37 +58,69 @@ EMPTY_AXES: dict[str, tuple[Shape, int, int, int, int]] = {
 TWO_EMPTY_ROWS = np.repeat(np.array([[True], [False], [True], [False], [True]]), S, axis=1)
 
 
+# Few queries take a path of their own in many kernels, and a last tile is seldom whole.
+TILES = [(1, 70), (8, 70), (8, 131), (70, 33)]
+MANY = 65_537  # more than the 65,535 blocks that a GPU takes along the second axis of a grid
+
+
 def values() -> Iterator[Case]:
     """Yield the cases of the topic values."""
     batch: Shape
     for batch in ((), (B,), (B, H)):
-        shapes = (*batch, L, E), (*batch, S, E)
-        yield Case("values", f"query {shapes[0]}, key {shapes[1]}", shaped(*shapes))
+        query, key = (*batch, L, E), (*batch, S, E)
+        name = f"query {words(query)}, key {words(key)}"
+        yield Case("values", name, shaped(query, key), everywhere=len(batch) == 2)
     for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (131, 149)):
         draw = heads(n_queries, n_keys)
         yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw)
+    for n_queries, n_keys in TILES:
+        draw = heads(n_queries, n_keys)
+        yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw, everywhere=True)
     for query, key, value in LEADING:
         draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V))
         name = f"leading dimensions that broadcast: {query}, {key} and {value}"
         yield Case("values", name, draw)
-    yield Case("values", "head dimensions of 64 and 61", shaped((H, L, 64), (H, S, 64), (H, S, 61)))
+    draw = shaped((H, L, 64), (H, S, 64), (H, S, 61))
+    yield Case("values", "head dimensions of 64 and 61", draw, any_dims=True)
     for scale in SCALES:
         yield Case("values", f"scale={scale}", heads(options={"scale": scale}))
     for sign, word in ((1, "above"), (-1, "below")):
         name = f"scores of ten thousand, all {word} 0"
         yield Case("values", name, large_scores(sign), dtypes=NOT_FLOAT16)
+    yield Case("values", f"a batch of {MANY:,}", _many)
 
 
 def large_scores(sign: float) -> Draw:
     """Return the function that draws a call whose scores are large and have one sign."""
 
-    def draw(dtype: str) -> Call:
-        query, key, value = drawn((1, B, L, E), (1, B, S, E), (1, B, S, E))
+    def draw(setting: Setting) -> Call:
+        shapes = (1, B, L, E), (1, B, S, E), setting.value((1, B, S, E))
+        query, key, value = setting.drawn(*shapes)
         numbers = {"query": np.abs(query) * 100, "key": sign * np.abs(key) * 100, "value": value}
+        dtype = setting.dtype
         given = {name: Given(rounded(n, dtype), dtype) for name, n in numbers.items()}
-        return Call(given, {"scale": 0.1})
+        return Call(given, {"scale": 1.3 / setting.head_dims[0]})
 
     return draw
+
+
+def _many(setting: Setting) -> Call:
+    """Two keys for one query, so often that a kernel which counts in 16 bits runs out of them.
+
+    All sequences but the last are alike, and the truth is that of two.
+    """
+    query, key, value = setting.drawn((2, 1, 1, E), (2, 1, 2, E), (2, 1, 2, E_V))
+    scores = query @ key.mT / np.sqrt(setting.head_dims[0])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    truth = powers / powers.sum(axis=-1, keepdims=True) @ value
+
+    def repeated(array: Array) -> Array:
+        return np.concatenate([np.repeat(array[:1], MANY - 1, axis=0), array[1:]])
+
+    given = {n: Given(repeated(x), setting.dtype) for n, x in
+             zip(("query", "key", "value"), (query, key, value), strict=True)}  # fmt: skip
+    size = float(forward_size(query, key, value).max())
+    return Call(given, truth=repeated(truth), size=size)
 
 
 def groups() -> Iterator[Case]:
@@ -95,28 +129,21 @@ def groups() -> Iterator[Case]:
         options = GROUPED | (CAUSAL if is_causal else {})
         name = f"6 query heads, {n_key_heads} of key and value" + ", causal" * is_causal
         query, key, value = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
-        one = (*value[:-1], E)
         needs = ("causal",) * is_causal
-        yield Case("groups", name, shaped(query, one, one, options), needs)
+        draw = shaped(query, (*value[:-1], E), (*value[:-1], E), options)
+        yield Case("groups", name, draw, needs, everywhere=n_key_heads == 2)
         draw = shaped(query, key, value, options)
         yield Case("groups", f"{name}, one key for the batch", draw, needs)
         draw = shaped((6, L, E), (n_key_heads, S, E), options=options)
         yield Case("groups", f"{name}, without a batch", draw, needs)
     for n_key_heads, shape in product((1, 2, 6), ((6, 1, S), (6, L, S), (L, S), (S,))):
         name = f"6 query heads, {n_key_heads} of key and value, a mask {shape}"
-        yield Case("groups", name, _grouped_with_mask(n_key_heads, shape), ("masks",))
+        draw = with_mask(random_mask(shape), "", (6, L, E), (n_key_heads, S, E), options=GROUPED)
+        yield Case("groups", name, draw, ("masks",))
     for n_key_heads in (1, 2, 5):
         draw = shaped((0, L, E), (n_key_heads, S, E), options=GROUPED)
         name = f"no query heads, {n_key_heads} of key and value"
         yield Case("groups", name, draw, ("empty",))
-
-
-def _grouped_with_mask(n_key_heads: int, shape: Shape) -> Draw:
-    def draw(dtype: str) -> Call:
-        given = qkv(dtype, (6, L, E), (n_key_heads, S, E))
-        return Call(given | {"attn_mask": Given(random_mask(shape), "bool")}, dict(GROUPED))
-
-    return draw
 
 
 def empty() -> Iterator[Case]:
@@ -133,10 +160,13 @@ def empty() -> Iterator[Case]:
         yield Case("empty", name, with_mask(mask), ("masks",))
     for (name, axes), is_causal in product(EMPTY_AXES.items(), (False, True)):
         batch, n_queries, n_keys, n_features, n_values = axes
-        query, key = (*batch, n_queries, n_features), (*batch, n_keys, n_features)
+        query: Axes = (*batch, n_queries, n_features)
+        key: Axes = (*batch, n_keys, n_features)
         options = CAUSAL if is_causal else {}
         draw = shaped(query, key, (*batch, n_keys, n_values), options)
-        yield Case("empty", name + ", causal" * is_causal, draw, ("causal",) * is_causal)
+        needs = ("causal",) * is_causal
+        own = n_features == 0 or n_values == 0
+        yield Case("empty", name + ", causal" * is_causal, draw, needs, any_dims=own)
     for n_queries, n_keys in ((7, 5), (17, 2)):
         draw = heads(n_queries, n_keys, CAUSAL | {"causal_align": "bottom-right"})
         name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"

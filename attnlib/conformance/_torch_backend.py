@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from attnlib._checks import Array, checked_scale
-from attnlib.conformance._backends import Backend
+from attnlib.conformance._backends import Backend, without_nan
 from attnlib.conformance._calls import Call, Given, WrongResultError
 from attnlib.conformance._definition import argument_gradients, problem
 
@@ -39,6 +41,18 @@ class TorchBackend(Backend):
         extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
         whole = view.as_strided((extent,), (1,)).to(self.device)
         return whole.as_strided(view.shape, view.stride())
+
+    @contextlib.contextmanager
+    def poisoned(self) -> Iterator[None]:
+        """Fill what is allocated with NaN, so that what a kernel leaves unwritten is seen."""
+        before = torch.get_deterministic_debug_mode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.set_deterministic_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.set_deterministic_debug_mode(before)
 
     def bits(self, own: torch.Tensor) -> bytes:
         """Return what a tensor holds, to see whether it was modified."""
@@ -70,18 +84,21 @@ class TorchBackend(Backend):
 
     def peer(self, call: Call) -> Array:
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
-        tensors, scale = _tensors(call)
-        return _in_float64(plain(**tensors, scale=scale))
+        tensors, options = _tensors(call)
+        return _in_float64(plain(**tensors, **options))
 
     def peer_gradients(self, call: Call) -> dict[str, Array]:
         """Return the gradients of plain attention, every step in the inputs' dtype."""
         assert call.upstream is not None
-        tensors, scale = _tensors(call)
+        tensors, options = _tensors(call)
         leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}
         for leaf in leaves.values():
             leaf.requires_grad_()
-        upstream = TorchBackend().give(call.upstream)
-        found = torch.autograd.grad(plain(**tensors, scale=scale), tuple(leaves.values()), upstream)
+        results, given = plain_with_lse(**(options | tensors)), [call.upstream]
+        if call.lse_upstream is not None:
+            given.append(call.lse_upstream._replace(dtype=call.given["query"].dtype))
+        above = [TorchBackend().give(own) for own in given]
+        found = torch.autograd.grad(results[: len(above)], tuple(leaves.values()), above)
         wide = dict(zip(leaves, map(_in_float64, found), strict=True))
         return argument_gradients(call, wide)
 
@@ -91,15 +108,19 @@ def _in_float64(tensor: torch.Tensor) -> Array:
     return numbers
 
 
-def _tensors(call: Call) -> tuple[dict[str, torch.Tensor], float | None]:
-    """Return the call without its keywords, as tensors on the CPU, and its scale."""
-    *arrays, mask, scale = problem(call)
+def _tensors(call: Call) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the call without its keywords, as tensors on the CPU, and its scale and the like."""
+    query, key, value, mask, scale, softcap, sinks = problem(call)
     dtype = call.given["query"].dtype
-    given = {n: Given(x, dtype) for n, x in zip(("query", "key", "value"), arrays, strict=True)}
+    arrays = {"query": query, "key": key, "value": value}
+    given = {name: Given(without_nan(array), dtype) for name, array in arrays.items()}
     if mask is not None:
         kind = "bool" if mask.dtype == np.bool_ else call.given["attn_mask"].dtype
         given["attn_mask"] = Given(mask, kind)
-    return {name: TorchBackend().give(own) for name, own in given.items()}, scale
+    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sinks": None}
+    if sinks is not None:
+        options["sinks"] = TorchBackend().give(Given(sinks, dtype))
+    return {name: TorchBackend().give(own) for name, own in given.items()}, options
 
 
 def _bits(numbers: Array) -> Array:
@@ -108,16 +129,28 @@ def _bits(numbers: Array) -> Array:
     return (wide >> np.uint32(16)).astype(np.uint16).view(np.int16)
 
 
-def plain(
+def plain(*inputs: Any, **options: Any) -> torch.Tensor:
+    """Return the formula as anybody would write it, every step in the inputs' dtype."""
+    return plain_with_lse(*inputs, **options)[0]
+
+
+def plain_with_lse(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
-) -> torch.Tensor:
-    """Return the formula as anybody would write it, every step in the inputs' dtype."""
-    scores, empty = plain_scores(query, key, attn_mask, scale)
-    return torch.softmax(scores, dim=-1).masked_fill(empty, 0) @ value
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `plain` and the log-sum-exp of its scores."""
+    scores, empty = plain_scores(query, key, attn_mask, scale, softcap)
+    if sinks is not None:
+        column = sinks[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, column], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : key.shape[-2]]
+    lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
+    return weights.masked_fill(empty, 0) @ value, lse
 
 
 def plain_scores(
@@ -125,12 +158,15 @@ def plain_scores(
     key: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scores after the mask, and the rows without keys, whose scores are 0.
 
     The weights of such a row are put in after the softmax, so that its gradients are 0.
     """
     scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     if attn_mask is not None:
         allowed = attn_mask
         if attn_mask.dtype != torch.bool:

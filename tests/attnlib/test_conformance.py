@@ -153,7 +153,7 @@ def test_plain_torch_agrees_with_the_definition(options: dict[str, Any]) -> None
     n_heads = 2 * H if "enable_gqa" in options else H
     query, key, value = drawn((B, n_heads, L, E), (B, H, S, E), (B, H, S, E_V))
     output = numpy_tokenwise.scaled_dot_product_attention(query, key, value, **options)
-    size = forward_size(query, key, value, options.get("attn_mask"), options.get("scale"))
+    size = forward_size(query, key, value, **options)
     assert_close(
         output, plain_torch.plain(query, key, value, **options), dtype="float64", size=size
     )

@@ -275,7 +275,7 @@ def test_every_call_is_right_or_refused(form: Implementation) -> None:
 def hold(form: Implementation, call: Call, output: Array, lse: Array) -> None:
     """Hold a result against the definition."""
     query, key, value = (call.arrays[name] for name in INPUTS)
-    mask, scale = call.arrays.get("attn_mask"), call.options.get("scale")
+    mask = call.arrays.get("attn_mask")
     truth, true_lse = call.truth()
     dtype = query.dtype.name
     sums = "float32" if dtype in HALF else dtype
@@ -286,9 +286,9 @@ def hold(form: Implementation, call: Call, output: Array, lse: Array) -> None:
         peer = plain_torch.plain(query, key, value, mask, **known) if truth.size else truth
         if not form.rounds_once:
             floor = epsilon(dtype) / 2 * np.abs(value.astype(float)).max(initial=0)
-    size = forward_size(query, key, value, mask, scale)
+    size = forward_size(query, key, value, mask, **call.options)
     assert_close(output, truth, dtype=dtype, size=size, peer=peer, floor=floor)
-    assert_close(lse, true_lse, dtype=sums, size=lse_size(query, key, mask, scale))
+    assert_close(lse, true_lse, dtype=sums, size=lse_size(query, key, mask, **call.options))
 
 
 @each_form
@@ -315,10 +315,9 @@ def test_what_is_not_finite_comes_out_where_it_takes_part(form: Implementation) 
         if form.name == "torch_ring" and not (np.isfinite(query).all() and np.isfinite(key).all()):
             # Where all scores of a part are -∞, the ring leaves the part out.
             output, truth = (np.where(spoilt, 0, x) for x in (output, truth))
-        scale = options.get("scale")
-        size = forward_size(query, key, value, mask, scale)
+        size = forward_size(query, key, value, mask, **options)
         assert_close(output, truth, dtype="float64", size=size)
-        assert_close(lse, true_lse, dtype="float64", size=lse_size(query, key, mask, scale))
+        assert_close(lse, true_lse, dtype="float64", size=lse_size(query, key, mask, **options))
 
     right()
 
@@ -336,7 +335,7 @@ def test_gradients_are_right_for_every_shape(form: Implementation) -> None:
         found = form.gradients(*arrays, **call.options)
         known = {k: call.options[k] for k in COMMON if k in call.options}
         expected = plain_torch.gradients(*arrays, **known)
-        sizes = gradient_sizes(*arrays, call.options.get("scale"))
+        sizes = gradient_sizes(*arrays, **call.options)
         assert found
         for name, gradient in found.items():
             assert_close(gradient, expected[name], dtype=gradient.dtype.name, size=sizes[name])

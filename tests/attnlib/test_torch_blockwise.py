@@ -89,9 +89,12 @@ def test_long_sequences_in_blocks_of_its_own_choice(
         found = form.gradients(*arrays, mask, **options)
     true, true_lse = dense.with_lse(*arrays[:3], mask, **options)
     # In float64 the bounds are small; and both sides are computed.
-    size, sizes = forward_size(*arrays[:3], mask, scale), gradient_sizes(*arrays, mask, None, scale)
+    size, sizes = (
+        forward_size(*arrays[:3], mask, **options),
+        gradient_sizes(*arrays, mask, **options),
+    )
     assert_close(output, true, dtype="float64", size=2 * size)
-    assert_close(lse, true_lse, dtype="float64", size=2 * lse_size(*arrays[:2], mask, scale))
+    assert_close(lse, true_lse, dtype="float64", size=2 * lse_size(*arrays[:2], mask, **options))
     for name, gradient in dense.gradients(*arrays, mask, **options).items():
         assert_close(found[name], gradient, dtype="float64", size=2 * sizes[name])
 

@@ -113,10 +113,10 @@ def hold(tensors: list[Tensor], deterministic: bool = True, **options: Any) -> l
     above = [normal(*x.shape, seed=5 + i).to(x) for i, x in enumerate(found[:2])]
     truth = results(plain_torch.attention, tensors, above, torch.float64, **options)
     peers = results(plain_torch.attention, tensors, above, **options)
-    mask, scale = options.get("attn_mask"), options.get("scale")
-    given, mask = [array(x) for x in tensors], None if mask is None else array(mask)
-    sizes = [forward_size(*given, mask, scale), lse_size(*given[:2], mask, scale)]
-    sizes += gradient_sizes(*given, array(above[0]), mask, array(above[1]), scale).values()
+    own = {name: array(x) if name == "attn_mask" else x for name, x in options.items()}
+    given = [array(x) for x in tensors]
+    sizes = [forward_size(*given, **own), lse_size(*given[:2], **own)]
+    sizes += gradient_sizes(*given, array(above[0]), lse_upstream=array(above[1]), **own).values()
     for i, (ours, true, peer) in enumerate(zip(found, truth, peers, strict=True)):
         assert_close(
             array(ours), array(true), dtype=sums if i == 1 else dtype, size=sizes[i],

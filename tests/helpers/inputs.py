@@ -8,9 +8,11 @@ import numpy as np
 from implementations import DTYPES
 from numpy.typing import NDArray
 
-from attnlib.conformance._calls import E_V, B, E, H, L, S
+from attnlib.conformance._calls import HEAD_DIMS, B, H, L, S
 
 __all__ = ["E_V", "B", "E", "H", "L", "S", "drawn", "some"]
+
+E, E_V = HEAD_DIMS
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]

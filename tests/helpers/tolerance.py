@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlib._checks import HALF
-from attnlib.conformance._tolerance import (
-    bound,
-    difference,
-    epsilon,
-    forward_size,
-    gradient_sizes,
-    lse_size,
-)
+from attnlib.conformance import Call, Given, _tolerance, argument_gradients, problem
+from attnlib.conformance._tolerance import bound, difference, epsilon
 
 __all__ = [
     "HALF", "assert_close", "epsilon", "forward_size", "gradient_sizes", "lse_size",
 ]  # fmt: skip
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
+
+
+KEYWORDS = ("is_causal", "scale", "enable_gqa", "causal_align", "window")
+
+
+def call_of(
+    query: Array, key: Array, value: Array, attn_mask: Array | None, **options: Any
+) -> Call:
+    """Return the call of these arrays, as the cases have it. Other options change no bound."""
+    arrays = {"query": query, "key": key, "value": value}
+    arrays |= {} if attn_mask is None else {"attn_mask": attn_mask}
+    given = {
+        name: Given(x if x.dtype == bool else x.astype(np.float64), x.dtype.name)
+        for name, x in arrays.items()
+    }
+    known = {name: own for name, own in options.items() if name in KEYWORDS and own is not None}
+    if not known.get("enable_gqa"):
+        known.pop("enable_gqa", None)
+    return Call(given, known)
+
+
+def forward_size(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    scale: float | None = None, **options: Any,
+) -> Array:  # fmt: skip
+    """Return the number of ε by which each entry of attention's output can be off."""
+    call = call_of(query, key, value, attn_mask, scale=scale, **options)
+    return _tolerance.forward_size(*problem(call))
+
+
+def lse_size(
+    query: Array, key: Array, attn_mask: Array | None = None, scale: float | None = None,
+    **options: Any,
+) -> Array:  # fmt: skip
+    """Return the number of ε by which each entry of a log-sum-exp can be off."""
+    found = problem(call_of(query, key, key, attn_mask, scale=scale, **options))
+    return _tolerance.lse_size(found.query, found.key, found.attn_mask, found.scale)
+
+
+def gradient_sizes(
+    query: Array, key: Array, value: Array, upstream: Array, attn_mask: Array | None = None,
+    lse_upstream: Array | None = None, scale: float | None = None, **options: Any,
+) -> dict[str, Array]:  # fmt: skip
+    """Return the number of ε by which each entry of each gradient can be off."""
+    call = call_of(query, key, value, attn_mask, scale=scale, **options)
+    found = problem(call)
+    above = upstream.astype(np.float64)
+    d_lse = None if lse_upstream is None else lse_upstream.astype(np.float64)
+    arrays = found.query, found.key, found.value, above, found.attn_mask, d_lse
+    return argument_gradients(call, _tolerance.gradient_sizes(*arrays, found.scale))
 
 
 def assert_close(
@@ -27,10 +73,10 @@ def assert_close(
     truth: Array,
     *,
     dtype: str,
-    size: float | None = None,
+    size: float | Array | None = None,
     peer: Array | None = None,
     times: int = 2,
-    floor: float = 0.0,
+    floor: float | Array = 0.0,
 ) -> None:
     """Refuse a result that is further from the truth than its dtype allows; see `bound`."""
     truth = truth.astype(np.float64)

@@ -1,0 +1,335 @@
+"""What the oracle asks of a kernel that says what it is built for, and the ways to ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnlib
+from attnlib import conformance, numpy_dense, torch_dense
+from attnlib.conformance import Also, Kernel, cases, check, expected_failures
+from attnlib.conformance.__main__ import main
+from attnlib.conformance._search import Drawn, case_of
+
+right = torch_dense.scaled_dot_product_attention
+with_lse = torch_dense.scaled_dot_product_attention_with_lse
+
+
+def blind(query: Any, key: Any, value: Any, is_causal: bool = False, scale: Any = None) -> Any:
+    """Take is_causal, and do not look at it."""
+    return right(query, key, value, scale=scale)
+
+
+def wrong_for_65_keys(query: Any, key: Any, value: Any, scale: Any = None) -> Any:
+    output = right(query, key, value, scale=scale)
+    return output + 1 if key.shape[-2] >= 65 else output
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Kernel(3), "attention must be callable; got int"),
+        (lambda: Kernel(right, "SDHB"), "axes must be one of '', 'BHSD', .*; got 'SDHB'"),
+        (lambda: Kernel(right, mask="any"), "mask must be one of 'bool', .*; got 'any'"),
+        (lambda: Kernel(right, groups="tiled"), "groups must be one of .*; got 'tiled'"),
+        (lambda: Kernel(right, causal=["top"]), "causal must be one of 'top-left', .*; got 'top'"),
+        (lambda: Kernel(right, dtypes=["half"]), "dtypes must be one of .*; got 'half'"),
+        (lambda: Kernel(right, head_dims=[0]), r"head_dims must hold numbers above 0.*\(0, 0\)"),
+        (lambda: Also(None), "function must be callable; got NoneType"),
+        (lambda: Also(right, base=10), 'base must be "e" or 2; got 10'),
+        (lambda: Also(right, page=0), "page must be at least 1; got 0"),
+    ],
+)
+def test_claims_that_are_none_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+def test_a_signature_says_what_is_claimed() -> None:
+    kernel = Kernel.of(blind)
+    assert Kernel.of(kernel) is kernel
+    assert kernel.takes("is_causal") and not kernel.takes("attn_mask")
+    assert kernel.alignments == ("top-left",)
+    assert Kernel(right).alignments == ("top-left", "bottom-right")
+    assert Kernel(torch.nn.functional.scaled_dot_product_attention).takes("enable_gqa")
+    topics = {case.topic for case in cases(kernel=blind)}
+    assert not topics & {"masks", "windows", "groups", *conformance.CLAIMED}
+
+
+def test_head_dimensions_and_dtypes_that_are_claimed_are_asked() -> None:
+    kernel = Kernel(right, head_dims=[128, (64, 32)], dtypes=["bfloat16", "float16"])
+    asked = cases(kernel=kernel)
+    assert {case.head_dims for case in asked} == {(64, 32), (128, 128)}
+    assert {case.dtype for case in asked if case.head_dims == (128, 128)} == {"float16", "bfloat16"}
+    values = [case for case in asked if case.topic == "values" and case.head_dims == (64, 32)]
+    assert {case.dtype for case in values} == {"bfloat16"}
+    shapes = {case.call.given["value"].numbers.shape[-1] for case in values}
+    assert shapes == {32}
+    assert check(kernel, only=["values", "numbers", "gradients"]).passed
+
+
+def test_the_base_of_the_log_sum_exp_is_what_is_said() -> None:
+    def in_bits(*given: Any, **options: Any) -> Any:
+        output, lse = with_lse(*given, **options)
+        return output, lse / np.log(2)
+
+    says_so = Kernel(right, lse=Also(in_bits, base=2))
+    silent = Kernel(right, lse=Also(in_bits))
+    assert check(says_so, only=["lse", "merge"]).passed
+    report = check(silent, only=["lse", "merge"])
+    assert {result.case.topic for result in report.failed} == {"lse", "merge"}
+    alone = Kernel(right, lse=Also(right))
+    [first, *_] = check(alone, only=["lse"]).failed
+    assert "expected (output, log-sum-exp), got Tensor" in first.message
+
+
+def test_a_topic_is_not_claimed_with_a_reason() -> None:
+    kernel = Kernel(right, not_claimed={"numbers": "NaN comes out"}, mask=None, gradients=False)
+    report = check(kernel, only=["values", "numbers", "masks", "gradients"])
+    said = str(report)
+    assert "numbers (NaN comes out)" in said and "masks (no mask)" in said
+    assert "gradients (no gradients)" in said
+
+
+def test_no_case_that_is_claimed_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no case is left"):
+        check(Kernel(right, mask=None), only=["masks"])
+
+
+# -- seeds -----------------------------------------------------------------------------------------
+
+
+def test_a_seed_changes_all_numbers_and_a_case_moves_no_other() -> None:
+    one, same, other = (cases(only=["values"], seed=seed)[0] for seed in (7, 7, 8))
+    numbers = [case.call.given["query"].numbers for case in (one, same, other)]
+    np.testing.assert_array_equal(numbers[0], numbers[1])
+    assert (numbers[0] != numbers[2]).all()
+    alone = replace(one, name="another name")
+    assert (alone.call.given["query"].numbers != numbers[0]).all()
+    report = check(blind, only=["causal"], seed="random")
+    assert f"--seed {report.seed}" in str(report) or report.seed == 7
+    with pytest.raises(ValueError, match="seed must be an integer or"):
+        check(blind, seed="seven")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_correct_kernel_passes_with_any_seed(seed: int) -> None:
+    report = check(Kernel(right, lse=Also(with_lse)), seed=seed)
+    assert report.passed, str(report)
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_what_the_table_may_miss_and_makes_it_small() -> None:
+    report = check(wrong_for_65_keys, search=60)
+    assert not report.passed
+    smallest = min(report.failed, key=lambda r: r.case.call.given["key"].numbers.size)
+    drawn = Drawn.of(smallest.case.name)
+    assert (drawn.B, drawn.H, drawn.G, drawn.L, drawn.S) == (1, 1, 1, 1, 65)
+    again = check(wrong_for_65_keys, case=[smallest.case.id])
+    assert [str(result) for result in again.failed] == [str(smallest)]
+    assert check(right, search=60).passed
+
+
+def test_what_is_searched_is_told_by_its_id() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        drawn = Drawn(
+            2, 3, 2, 65, 70, str(rng.choice(["", "bool", "float"])), "B1LS",
+            str(rng.choice(["", "topleft", "bottomright"])), int(rng.choice([-1, 0, 3])),
+            str(rng.choice(["", "transposed", "readonly"])), float(rng.choice([0, 0.25, 2])),
+            bool(rng.integers(2)),
+        )  # fmt: skip
+        masked = drawn if drawn.mask else replace(drawn, axes="11LS")
+        assert Drawn.of(drawn.words) == masked
+        case = drawn.case("float16", (64, 32), 5)
+        found = case_of(case.id, 5)
+        assert found is not None and str(found.call) == str(case.call)
+    assert case_of("masks[no-such-float32-d13]", 7) is None
+    with pytest.raises(ValueError, match="expected a part of a searched call; got 'L6x5'"):
+        Drawn.of("L6x5")
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+KERNELS = """
+from attnlib.conformance import Kernel
+from attnlib.torch_dense import scaled_dot_product_attention as right
+
+def blind(query, key, value, is_causal=False, scale=None):
+    return right(query, key, value, scale=scale)
+
+kernel = Kernel(right, head_dims=[64])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_kernels", raising=False)
+    return tmp_path
+
+
+def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = ["own_kernels:blind", "--only", "values", "causal"]
+    assert main(some) == 1
+    file = folder / "expected.txt"
+    file.write_text("# it is blind\ncausal[  # every one of them\n\n")
+    capsys.readouterr()
+    assert main([*some, "--expected", str(file)]) == 1
+    told = capsys.readouterr().out
+    assert "48 expected failures (as the file says)" in told
+    assert "expected to fail, and passes: causal[queries-1-keys-1-float32-d13]" in told
+    failing = [r.case.id for r in check(blind, only=["causal"]).failed]
+    file.write_text("\n".join(failing))
+    assert main([*some, "--expected", str(file)]) == 0
+    assert expected_failures(file) == failing
+    with pytest.raises(ValueError, match="expected a file of ids, one a line"):
+        expected_failures(folder / "none.txt")
+
+
+def test_a_kernel_with_claims_is_checked_by_its_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["own_kernels:kernel", "--only", "values"]) == 0
+    assert "own_kernels:kernel, torch on cpu" in capsys.readouterr().out
+    own = "values[queries-1-keys-1-float32-d64]"
+    assert main(["own_kernels:kernel", "--case", own]) == 0
+    with pytest.raises(SystemExit):
+        main(["own_kernels:kernel", "--case", "values[queries-1-keys-1-float32-d63]"])
+    assert f"there is '{own}'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_cases_are_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "cases.npz"
+    assert main(["--export", str(file), "--only", "causal", "gradients", "errors"]) == 0
+    with np.load(file) as held:
+        about = json.loads(str(held["cases"]))
+        own = "causal[query-5-E-key-7-E-float32-d13]"
+        assert about[own] == {"dtype": "float32", "keywords": {"is_causal": True}}
+        arrays = [held[f"{own}/{name}"] for name in ("query", "key", "value")]
+        output = numpy_dense.scaled_dot_product_attention(*arrays, is_causal=True)
+        assert (np.abs(held[f"{own}/output"] - output) < held[f"{own}/bound"]).all()
+        graded = next(name for name in about if name.startswith("gradients["))
+        assert held[f"{graded}/d_key"].shape == held[f"{graded}/key"].shape
+    assert not any(name.startswith("errors") for name in about)
+    assert f"{len(about)} cases are in" in capsys.readouterr().out
+
+
+# -- pytest ----------------------------------------------------------------------------------------
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder, with the plugin and no other."""
+    paths = os.pathsep.join([str(Path(attnlib.__path__[0]).parent), str(folder)])
+    more = {"PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "attnlib.conformance.pytest_plugin"]
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, env=os.environ | more, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+
+
+def test_the_plugin_asks_one_test_a_case(folder: Path) -> None:
+    kernel = ("--attention", "own_kernels:blind")
+    done = run(folder, *kernel, "-k", "causal and scale", "-v")
+    assert done.returncode == 1
+    assert "attention: own_kernels:blind, seed 7" in done.stdout
+    own = "own_kernels:blind::causal[scale-2-float32-d13]"
+    assert f"FAILED {own}" in done.stdout
+    assert "is above the bound" in done.stdout and "Traceback" not in done.stdout
+    assert "deselected" in run(folder, *kernel, "--lf").stdout.splitlines()[-1]
+    marked = run(folder, *kernel, "-m", "attention_values")
+    assert marked.returncode == 0, marked.stdout
+    assert run(folder, *kernel, "-m", "attention_pages").returncode == 5  # nothing was asked
+    missing = run(folder, "--attention", "own_kernels:none")
+    assert missing.returncode == 4
+    assert "expected a function in own_kernels; it has no 'none'" in missing.stderr + missing.stdout
+
+
+def test_expected_failures_are_strict_in_pytest_too(folder: Path) -> None:
+    (folder / "expected.txt").write_text("scale-  # all of them\n")
+    kernel = ("--attention", "own_kernels:blind", "--attention-expected", "expected.txt")
+    done = run(folder, *kernel, "-k", "causal and (scale-2 or scale-3.5) and d13 and not gradients")
+    assert (done.returncode, done.stdout.splitlines()[-1].split()[1]) == (0, "deselected,")
+    assert "2 xfailed" in done.stdout
+    done = run(folder, *kernel, "-m", "attention_values")
+    assert done.returncode == 1 and "XPASS(strict)" in done.stdout
+
+
+def test_a_test_of_ones_own(folder: Path) -> None:
+    (folder / "test_own.py").write_text(
+        "from attnlib import conformance\nfrom own_kernels import blind, kernel\n"
+        "test_kernel = conformance.tests(kernel, only=['causal', 'groups'])\n"
+        "test_blind = conformance.tests(blind, only='causal')\n"
+    )
+    done = run(folder, "test_own.py")
+    assert done.returncode == 1
+    failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")}
+    assert "test_own.py::test_blind[causal[scale-2-float32-d13]]" in failed
+    assert all("test_blind" in line for line in failed)
+    with pytest.raises(TypeError, match=r"options must be some of device, .*; got 'topics'"):
+        conformance.tests(right, topics=["causal"])
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+class Changed(torch.autograd.Function):
+    """The identity, whose gradient is changed by a function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, change: Any) -> Any:
+        ctx.change = change
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        return ctx.change(above[0]), None
+
+
+@pytest.mark.parametrize("head_dim", [13, 64, 128])
+@pytest.mark.parametrize("change", [lambda g: g.half().to(g.dtype), torch.zeros_like])
+def test_gradients_that_are_rounded_or_zero_fail_at_every_head_dimension(
+    head_dim: int, change: Any
+) -> None:
+    def attention(query: Any, key: Any, value: Any, *a: Any, **o: Any) -> Any:
+        inputs = (Changed.apply(x, change) for x in (query, key, value))
+        return right(*inputs, *a, **o)
+
+    kernel = Kernel(attention, head_dims=[head_dim])
+    report = check(kernel, only=["gradients"])
+    assert len(report.failed) > 0.75 * len(report.results), str(report)
+
+
+def test_the_largest_error_of_a_correct_form_is_well_below_the_bounds() -> None:
+    """A bound that follows roundings has to leave room for other orders, and not too much of it."""
+    from attnlib.conformance import _definition, _tolerance
+
+    shares = []
+    for case in cases(only=["values"], dtypes=["float32"]):
+        call = case.call
+        if call.size is None and call.truth is None:
+            given = {n: torch.tensor(x.numbers, dtype=torch.float32) for n, x in call.given.items()}
+            found = right(*given.values(), **call.options).numpy()
+            size = _tolerance.forward_size(*_definition.problem(call))
+            bound = _tolerance.bound(found, dtype="float32", size=size)
+            shares.append(np.max(np.abs(found - _definition.output(call)) / bound))
+    assert 0.005 < max(shares) < 0.5
