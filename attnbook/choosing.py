@@ -72,13 +72,13 @@ def distance(S, index, seen):
     return (A.exp() * (A - P)).sum(-1).mean()
 
 
-def teach(model, indexers, adam, rng, n_steps, k):
+def teach(model, indexers, adam, rng, n_steps, shown):
     for _ in range(n_steps):
         tokens = torch.from_numpy(copying.repeats(16, rng)[0][:, :-1])
         X, loss = model.enter(tokens), 0
         for layer, indexer in zip(model.layers, indexers, strict=True):
             S, index = scores(layer, X), indexer(X)
-            loss = loss + distance(S, index, masks.best(index, k))
+            loss = loss + distance(S, index, shown(index))
             X = attend(layer, X, past)
         adam.zero_grad()
         loss.backward()

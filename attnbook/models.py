@@ -59,6 +59,23 @@ _INDEXED = SETTINGS["deepseek_v3"] | {"index_n_heads": 4, "index_head_dim": 14, 
 INDEXED: dict[str, dict[str, Any]] = {
     "deepseek_v32": _INDEXED,
     "glm_moe_dsa": _INDEXED | {"head_dim": 4},
+    # One entry stands for four tokens in the first layer, and for eight in the second.
+    "deepseek_v4": {
+        "head_dim": 16,
+        "partial_rotary_factor": 0.25,
+        "q_lora_rank": 20,
+        "o_groups": 2,
+        "o_lora_rank": 10,
+        "sliding_window": 6,
+        "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"],
+        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+        "index_n_heads": 4,
+        "index_head_dim": 12,
+        "index_topk": 3,
+        "n_routed_experts": 2,
+        "num_experts_per_tok": 1,
+        "mlp_layer_types": ["moe", "moe"],
+    },
 }
 
 
@@ -87,8 +104,8 @@ def attention_modules(
     model = AutoModel.from_config(config, attn_implementation="eager")
     given: list[tuple[torch.nn.Module, dict[str, Any]]] = []
 
-    def listen(module: torch.nn.Module, _: Any, arguments: dict[str, Any]) -> None:
-        given.append((module, arguments))
+    def listen(module: torch.nn.Module, unnamed: tuple[Any, ...], named: dict[str, Any]) -> None:
+        given.append((module, dict(zip(["hidden_states"], unnamed, strict=False)) | named))
 
     for layer in model.layers:
         for weight in layer.self_attn.parameters():

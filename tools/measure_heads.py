@@ -42,7 +42,7 @@ def _query_gradient(
     return torch.as_tensor(scores(weights * (g @ value.mT - D)) @ key * scale)
 
 
-def _heads() -> list[tuple[Tensor, Tensor, Tensor]]:
+def heads() -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return query, key and value of each head, (512, 32), layer by layer."""
     from transformers import AutoModel, AutoTokenizer
 
@@ -77,7 +77,7 @@ def _mean_over_spread(x: Tensor, weights: Tensor) -> float:
 def measured() -> NDArray[np.float64]:
     """Return a row for each of the 72 heads, with the columns of `trained.COLUMNS`."""
     rng, rows = np.random.default_rng(0), []
-    for head in _heads():
+    for head in heads():
         query, key, value = map(_rounded, head)
         g = _rounded(torch.from_numpy(rng.standard_normal(value.shape)))
         right = _query_gradient(query, key, value, g)

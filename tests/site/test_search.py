@@ -82,6 +82,7 @@ TYPED = {
     "sparse attention": "20_choosing_keys",
     "lightning indexer": "20_choosing_keys",
     "GLM-5": "20_recomputed",
+    "DeepSeek-V4": "20_compressed",
     "delta rule": "21_a_state",
     "hybrid model": "21_a_state",
     "Qwen3-Next": "21_recomputed",
