@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ Layer = Callable[[], torch.nn.Module]
 
 
 def trained(
-    models: Iterable[tuple[str, list[Layer], Callable[..., Any]]], at: list[int]
+    models: Iterable[tuple[str, Sequence[Layer], Callable[..., Any]]], at: list[int]
 ) -> dict[str, Any]:
     """Return the three shares of each model by name, at these steps, for each seed."""
     found = {}
