@@ -1,0 +1,55 @@
+"""`attnbook.learning` is the program of chapter 21 and a page below it, and its numbers fit."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from attnbook import learning
+from tools import ROOT
+from tools.notebooks import read
+
+PLACES = {
+    "21_a_state": ["skipping", "named"],
+    "21_learning": ["softmax", "signed", "divided", "Weighted", "Small", "begin_with", "learn"],
+}
+
+
+@pytest.mark.parametrize(("page", "name"), [(p, name) for p in PLACES for name in PLACES[p]])
+def test_the_function_is_that_of_the_page(page: str, name: str) -> None:
+    cells = read(ROOT / "chapters" / f"{page}.ipynb")["cells"]
+    source = inspect.getsource(getattr(learning, name)).strip()
+    assert sum(source in cell["source"] for cell in cells) == 1
+
+
+def test_the_kinds_are_those_of_the_page() -> None:
+    cells = read(ROOT / "chapters" / "21_learning.ipynb")["cells"]
+    [cell] = [cell["source"] for cell in cells if cell["source"].startswith("KINDS = {")]
+    assert cell in inspect.getsource(learning)
+
+
+@pytest.mark.parametrize("kind", learning.KINDS)
+def test_no_kind_sees_the_future(kind: str) -> None:
+    weights = learning.KINDS[kind](torch.randn(2, 7, 7))
+    assert weights.triu(1).count_nonzero() == 0 and weights.isfinite().all()
+    assert (weights < 0).any() == ("sum" in kind or "signed" in kind)
+
+
+@pytest.mark.parametrize("what", ["kinds", "skips", "hybrids"])
+def test_what_is_stored_has_three_shares_of_ten_seeds(what: str) -> None:
+    at, found = learning.measured(what)
+    for rows in found.values():
+        assert rows.shape == (10, len(at), 3)
+        assert ((rows >= 0) & (rows <= 1)).all() and (rows[..., 1:].sum(axis=-1) < 1.001).all()
+    assert list(at) == sorted(at)
+
+
+def test_a_short_training_is_stored_as_it_is_run() -> None:
+    """The last digits depend on the computer, so the share of right guesses may differ a little."""
+    at, found = learning.measured("kinds")
+    model = learning.begin_with(0, [lambda: learning.Weighted("sum")])
+    [again] = learning.learn(model, learning.repeats, at[:1])
+    assert np.abs(np.array(again) - found["one layer, sum"][0, 0]).max() < 0.1
