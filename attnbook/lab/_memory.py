@@ -59,9 +59,9 @@ class Kept:
         self.attention = attention
         self.tensors: dict[int, torch.Tensor] = {}
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(self, *given: Any, **options: Any) -> Any:
         with saved_tensors_hooks(self.note, lambda tensor: tensor):
-            output = self.attention(**arguments)
+            output = self.attention(*given, **options)
         # An autograd function can keep tensors as attributes of its ctx, which no hook sees.
         nodes: set[Any] = {getattr(output, "grad_fn", None)}
         seen: set[Any] = {None}

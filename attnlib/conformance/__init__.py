@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnlib.conformance._backends import Backend, NumpyBackend
-from attnlib.conformance._calls import CLAIMED, TOPICS, Call, Case, Given, WrongResultError
+from attnlib.conformance._calls import (
+    CLAIMED,
+    TOPICS,
+    Call,
+    Case,
+    Given,
+    Setting,
+    WrongResultError,
+)
 from attnlib.conformance._claims import Also, Kernel
 from attnlib.conformance._comparison import Result, judge
 from attnlib.conformance._definition import argument_gradients, problem
@@ -36,7 +44,7 @@ __all__ = ["CLAIMED", "TOPICS", "Also", "Call", "Case", "Kernel", "Report", "Res
 __all__ += ["cases", "check", "expected_failures", "tests"]
 # What peers/ needs besides, to check functions that take neither tensors nor arrays of NumPy.
 __all__ += ["Backend", "Given", "WrongResultError", "argument_gradients", "backend_for", "judge"]
-__all__ += ["problem"]
+__all__ += ["Setting", "problem"]
 
 Seed = int | Literal["random"]
 
