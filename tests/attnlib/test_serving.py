@@ -96,3 +96,20 @@ def test_a_cap_is_a_finite_number_above_0(cap: float) -> None:
 def test_a_cap_that_is_no_number() -> None:
     with pytest.raises(TypeError, match="softcap must be a finite number above 0; got str"):
         serving.with_soft_cap(attention, TOKENS, TOKENS, TOKENS, "2")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on_tensors", [False, True])
+def test_a_cap_bends_scores_before_the_mask(on_tensors: bool) -> None:
+    rng = np.random.default_rng(1)
+    query, key, value = (rng.normal(0, 2, (3, 5, 4)) for _ in range(3))
+    bias = np.where(rng.random((5, 5)) < 0.7, rng.normal(size=(5, 5)), -np.inf)
+    bias[:, 0] = 0.0
+    capped = 2 * np.tanh(query @ key.mT / 2 / 2)  # 1/√4, and a cap of 2
+    weights = np.exp(capped + bias)
+    expected = weights / weights.sum(-1, keepdims=True) @ value
+    given: list[Any] = [query, key, value, bias]
+    form: Any = attention
+    if on_tensors:
+        given, form = [torch.tensor(x) for x in given], torch_dense.scaled_dot_product_attention
+    found = serving.with_soft_cap(form, *given[:3], 2.0, attn_mask=given[3])
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
