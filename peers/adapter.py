@@ -30,8 +30,8 @@ class Adapter:
         documentation: Where the library says what the function does.
         attention: The function. A keyword that it lacks is not claimed.
         arrays: The kind of arrays it takes, one of `peers.backends.KINDS`.
-        gradients: Whether it can be differentiated.
         without: Topics of `attnlib.conformance` that the library does not claim, with the reason.
+        gradients: Whether it can be differentiated.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Adapter:
     documentation: str
     attention: Attention
     arrays: str = "torch"
-    gradients: bool = True
     without: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    gradients: bool = True
 
     def kernel(self, function: Attention) -> Kernel:
         """Return what is claimed, for a function that calls the library as `attention` does."""

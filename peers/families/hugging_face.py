@@ -27,8 +27,11 @@ DOCS = "https://huggingface.co/docs/transformers/attention_interface"
 class Layer(nn.Module):
     """What a layer of a model says of itself to its attention."""
 
-    def __init__(self, query: Tensor, key: Tensor, enable_gqa: bool) -> None:
+    def __init__(
+        self, query: Tensor, key: Tensor, enable_gqa: bool, sinks: Tensor | None = None
+    ) -> None:
         super().__init__()
+        self.sinks = sinks
         self.num_key_value_groups = query.shape[1] // key.shape[1] if enable_gqa else 1
         self.eval()
 
@@ -70,8 +73,7 @@ def eager(
     if mask is not None and mask.dtype == torch.bool:  # as eager_mask does it
         mask = torch.where(mask, torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min)
     factor = query.shape[3] ** -0.5 if scale is None else scale
-    layer = Layer(query, key, enable_gqa)
-    layer.sinks = sinks
+    layer = Layer(query, key, enable_gqa, sinks)
     own = eager_attention_forward if sinks is None else with_sinks
     more = {}
     if softcap is not None:

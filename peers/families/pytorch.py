@@ -115,9 +115,7 @@ def flex(
         attn_mask = attn_mask.expand(shape)
     changes = functions(attn_mask, shape, is_causal, causal_align, window, softcap)
     more = {"return_aux": AuxRequest(lse=True)} if return_lse else {}
-    found = implementation(
-        query, key, value, *changes, scale=scale, enable_gqa=enable_gqa, **more
-    )
+    found = implementation(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa, **more)
     return (found[0], found[1].lse) if return_lse else found
 
 

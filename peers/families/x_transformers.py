@@ -34,12 +34,12 @@ def attend(
         claim(flash or not bias or attn_mask.dtype == query.dtype, "a bias of the query's dtype")
         masks["attn_bias" if bias else "mask"] = attn_mask[(None,) * (4 - attn_mask.ndim)]
     claim(not flash or (softcap is None and sinks is None), "without flash alone")
-    more: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     if softcap is not None:
-        more = {"softclamp_logits": True, "logit_softclamp_value": softcap}
+        own = {"softclamp_logits": True, "logit_softclamp_value": softcap}
     if sinks is not None:
-        more = {"head_learned_sink": True, "heads": len(sinks)}
-    ask = Attend(causal=is_causal, scale=scale, flash=flash, **more)
+        own = {"head_learned_sink": True, "heads": len(sinks)}
+    ask = Attend(causal=is_causal, scale=scale, flash=flash, **own)
     if sinks is not None:
         ask.head_attn_sink = nn.Parameter(sinks)
     return ask(query, key, value, **masks)[0]
