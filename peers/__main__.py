@@ -18,12 +18,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from attnlib.conformance import cases
 from benchmarks.timing import machine, store
 from peers import programs, tables
 from peers.asking import ROOT, answers
 from peers.tables import RESULTS
-from peers.verdict import FAILED, NOT_CLAIMED, POLICY
+from peers.verdict import FAILED, NOT_CLAIMED, POLICY, questions
 
 # Each family, and the environment it lives in; "" is the project's own.
 FAMILIES = {
@@ -67,7 +66,7 @@ def n_libraries(python: str, family: str) -> int:
 
 def results_of(python: str, family: str, number: int, limit: float = LIMIT) -> dict[str, Any]:
     """Return what became of all cases of one library, counted by topic."""
-    every = cases("torch")
+    every = questions()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     others = []

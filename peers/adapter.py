@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from attnlib.conformance import Also, Kernel
+
 Attention = Callable[..., Any]
 
 
@@ -19,6 +21,9 @@ class NotClaimed(Exception):  # noqa: N818, it is an answer and not an error
 class Adapter:
     """A library's attention with the signature of `scaled_dot_product_attention`.
 
+    A keyword more says more: `causal_align`, `window`, `sinks`, `softcap`, and `return_lse`, with
+    which it returns the log-sum-exp (…, H, L) beside the output.
+
     Attributes:
         name: What is called, as its users write it.
         packages: The packages whose versions are stored with the results, the library's own first.
@@ -26,6 +31,7 @@ class Adapter:
         attention: The function. A keyword that it lacks is not claimed.
         arrays: The kind of arrays it takes, one of `peers.backends.KINDS`.
         without: Topics of `attnlib.conformance` that the library does not claim, with the reason.
+        gradients: Whether it can be differentiated.
     """
 
     name: str
@@ -34,11 +40,17 @@ class Adapter:
     attention: Attention
     arrays: str = "torch"
     without: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    gradients: bool = True
 
-    @property
-    def keywords(self) -> set[str]:
-        """Return the arguments that the function has a name for."""
-        return set(inspect.signature(self.attention).parameters)
+    def kernel(self, function: Attention) -> Kernel:
+        """Return what is claimed, for a function that calls the library as `attention` does."""
+        words = inspect.signature(self.attention).parameters
+        sinks, softcap = (word if word in words else None for word in ("sinks", "softcap"))
+        lse = Also(function, always={"return_lse": True}) if "return_lse" in words else None
+        return Kernel(
+            function, gradients=self.gradients, lse=lse, sinks=sinks, softcap=softcap,
+            not_claimed=self.without,
+        )  # fmt: skip
 
 
 def claim(condition: object, reason: str) -> None:

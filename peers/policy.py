@@ -3,7 +3,7 @@
 A query with no key to see divides 0 by 0, and a removed value that is NaN is multiplied by a weight
 of 0. Both give NaN when the formula is written down as it stands:
 
-    S = scale · Q Kᵀ    S = -∞ where the mask removes    P = softmax(S)    O = P V
+    S = scale · Q Kᵀ, capped    S = -∞ where the mask removes    P = softmax(S)    O = P V
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 def _plain(call: Call, added: bool) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """Return the inputs and the output of the formula in float64, with NaN where it gives NaN."""
-    *arrays, mask, scale = problem(replace(call, meant={}))
+    *arrays, mask, scale, softcap, sinks = problem(replace(call, meant={}))
     names = ("query", "key", "value")
     leaves = {
         n: torch.from_numpy(x.copy()).requires_grad_() for n, x in zip(names, arrays, strict=True)
@@ -31,6 +31,8 @@ def _plain(call: Call, added: bool) -> tuple[dict[str, torch.Tensor], torch.Tens
     # Without features all scores are 0, whatever the scale.
     factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = query @ key.mT * factor
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     if mask is not None:
         allowed = mask if mask.dtype == np.bool_ else mask != -np.inf
         floating = np.where(allowed, 0.0 if mask is allowed else mask, -np.inf)
@@ -38,8 +40,11 @@ def _plain(call: Call, added: bool) -> tuple[dict[str, torch.Tensor], torch.Tens
         if not added:
             scores = torch.where(torch.from_numpy(allowed), scores, 0)
         scores = scores + leaves["attn_mask"]
+    if sinks is not None:
+        column = torch.from_numpy(sinks)[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, column], dim=-1)
     # torch.softmax of a row of -∞ is NaN, forward and backward.
-    return leaves, torch.softmax(scores, dim=-1) @ value
+    return leaves, torch.softmax(scores, dim=-1)[..., : key.shape[-2]] @ value
 
 
 class Ieee:

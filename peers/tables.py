@@ -14,10 +14,10 @@ from collections import Counter
 from string import ascii_uppercase
 from typing import Any
 
-from attnlib.conformance import TOPICS
+from attnlib.conformance import CLAIMED, TOPICS
 from benchmarks.tables import table, written
 from peers.asking import ROOT
-from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY
+from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, questions
 
 PAGE = ROOT / "reference" / "peers.md"
 RESULTS = ROOT / "peers" / "results"
@@ -149,9 +149,28 @@ def sections() -> dict[str, str]:
     return found
 
 
+def counted(page: str) -> str:
+    """Return the page with the numbers of cases in its sentences."""
+    every = questions()
+    more = sum(case.topic in CLAIMED for case in every)
+    windows = sum("windows" in (case.topic, *case.needs) for case in every)
+    for number, words in (
+        (len(every), "(questions about|cases of)"),
+        (more, "of them are about"),
+        (windows, "of the cases ask"),
+    ):
+        page = re.sub(rf"\b\d+ (?={words})", f"{number} ", page)
+    return page
+
+
+def page() -> str:
+    """Return the page with its numbers and tables."""
+    return written(counted(PAGE.read_text("utf-8")), sections())
+
+
 def write() -> None:
-    """Write the tables into the page."""
-    PAGE.write_text(written(PAGE.read_text("utf-8"), sections()), "utf-8")
+    """Write numbers and tables into the page."""
+    PAGE.write_text(page(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -8,16 +8,31 @@ elsewhere, or another number, fails.
 
 from __future__ import annotations
 
+import inspect
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from attnlib.conformance import Case, judge
+from attnlib.conformance import Also, Case, Kernel, cases, judge
 from peers.adapter import Adapter, NotClaimed
 from peers.backends import KINDS
 from peers.policy import Ieee
 
 PASSED, FAILED, POLICY, NOT_CLAIMED = "passed", "failed", "differs by policy", "not claimed"
+
+
+def questions() -> list[Case]:
+    """Return all cases, those that need more than torch's function among them."""
+
+    def everything(query: Any, key: Any, value: Any, **keywords: Any) -> None:
+        """Stand for a function that claims all."""
+
+    more = Also(everything)
+    kernel = Kernel(
+        everything, lse=more, documents=more, pages=more, sinks="sinks", softcap="softcap"
+    )
+    return cases("torch", kernel=kernel)
 
 
 @dataclass(frozen=True)
@@ -34,11 +49,12 @@ class Asking:
     def __init__(self, adapter: Adapter, refusal: bool) -> None:
         self.adapter, self.refusal = adapter, refusal
         self.not_claimed = ""
+        self.__signature__ = inspect.signature(adapter.attention)
 
-    def __call__(self, **call: Any) -> Any:
+    def __call__(self, query: Any, key: Any, value: Any, **options: Any) -> Any:
         """Call the library. Any exception is a refusal, of whatever class it is."""
         try:
-            return self.adapter.attention(**call)
+            return self.adapter.attention(query, key, value, **options)
         except NotClaimed as reason:
             self.not_claimed = str(reason)
             raise
@@ -59,23 +75,22 @@ def shortened(words: str) -> str:
 
 def verdict(case: Case, adapter: Adapter) -> Verdict:
     """Return what becomes of a case with the library of an adapter."""
-    for topic in (case.topic, *case.needs):
-        if topic in adapter.without:
-            return Verdict(NOT_CLAIMED, adapter.without[topic])
     call = case.call
-    for word in (*call.given, *call.options):
-        if word not in adapter.keywords:
-            return Verdict(NOT_CLAIMED, f"no {word}")
-    if call.upstream is not None and adapter.arrays == "numpy":
-        return Verdict(NOT_CLAIMED, "no gradients")
-    backend = KINDS[adapter.arrays]()
     attention = Asking(adapter, call.refused)
-    result = judge(case, attention, backend)
+    kernel = adapter.kernel(attention)
+    if reason := kernel.unclaimed(case, call):
+        return Verdict(NOT_CLAIMED, reason)
+    backend = KINDS[adapter.arrays]()
+    result = judge(case, kernel, backend)
     if result.passed:
         return Verdict(PASSED)
+    if call.refused and not attention.not_claimed:
+        # A failure of the neighbour says nothing of a call that is not claimed.
+        with suppress(Exception):
+            kernel.called(call, {n: backend.give(own) for n, own in call.given.items()}, {})
     if attention.not_claimed:
         return Verdict(NOT_CLAIMED, attention.not_claimed)
     words = shortened(result.message.splitlines()[-1])
-    if not call.refused and judge(case, attention, backend, Ieee()).passed:
+    if not call.refused and judge(case, kernel, backend, Ieee()).passed:
         return Verdict(POLICY, words)
     return Verdict(FAILED, words)

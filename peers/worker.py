@@ -16,9 +16,8 @@ import warnings
 from importlib import metadata
 from typing import Any
 
-from attnlib.conformance import cases
 from peers.adapter import Adapter
-from peers.verdict import verdict
+from peers.verdict import questions, verdict
 
 
 def library(family: str, number: int) -> Adapter:
@@ -45,7 +44,7 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     adapter = library(family, number)
-    every = cases("torch")
+    every = questions()
     about = {"name": adapter.name, "documentation": adapter.documentation}
     say(**about, versions=versions(adapter), n_cases=len(every))
     for n, case in enumerate(every[first:], first):

@@ -14,6 +14,8 @@ from transformers.masking_utils import (
     sliding_window_bidirectional_mask_function,
     sliding_window_causal_mask_function,
 )
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward as with_soft_cap
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward as with_sinks
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from peers.adapter import Adapter, adapters, claim
@@ -25,8 +27,11 @@ DOCS = "https://huggingface.co/docs/transformers/attention_interface"
 class Layer(nn.Module):
     """What a layer of a model says of itself to its attention."""
 
-    def __init__(self, query: Tensor, key: Tensor, enable_gqa: bool) -> None:
+    def __init__(
+        self, query: Tensor, key: Tensor, enable_gqa: bool, sinks: Tensor | None = None
+    ) -> None:
         super().__init__()
+        self.sinks = sinks
         self.num_key_value_groups = query.shape[1] // key.shape[1] if enable_gqa else 1
         self.eval()
 
@@ -52,9 +57,13 @@ def pattern(make: Any, query: Tensor, key: Tensor, is_causal: bool, align: str, 
 def eager(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left", window: Any = None,
+    causal_align: str = "top-left", window: Any = None, sinks: Tensor | None = None,
+    softcap: float | None = None,
 ) -> Any:  # fmt: skip
-    """Ask the plain formula, as Llama and most models have it, which adds its mask."""
+    """Ask the plain formula, as Llama and most models have it, which adds its mask.
+
+    Gemma 2 has one with a soft cap, and GPT-OSS one with sinks.
+    """
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(scale is not None or query.shape[3], "a model has a head dimension of its own")
     claim(attn_mask is None or not (is_causal or window), "a mask takes the place of a pattern")
@@ -64,8 +73,12 @@ def eager(
     if mask is not None and mask.dtype == torch.bool:  # as eager_mask does it
         mask = torch.where(mask, torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min)
     factor = query.shape[3] ** -0.5 if scale is None else scale
-    layer = Layer(query, key, enable_gqa)
-    return eager_attention_forward(layer, query, key, value, mask, factor)[0].transpose(1, 2)
+    layer = Layer(query, key, enable_gqa, sinks)
+    own = eager_attention_forward if sinks is None else with_sinks
+    more = {}
+    if softcap is not None:
+        own, more = with_soft_cap, {"softcap": softcap}
+    return own(layer, query, key, value, mask, scaling=factor, **more)[0].transpose(1, 2)
 
 
 @adapters(ADAPTERS, "transformers, sdpa", "transformers", "torch", documentation=DOCS)

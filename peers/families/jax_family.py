@@ -49,7 +49,7 @@ def bias_and_mask(attn_mask: Any) -> dict[str, Any]:
 def plain(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
-    window: tuple[int | None, int | None] | None = None,
+    window: tuple[int | None, int | None] | None = None, return_lse: bool = False,
 ) -> Any:  # fmt: skip
     """Ask JAX, which groups heads wherever their numbers differ."""
     claim({query.ndim, key.ndim, value.ndim} <= {3, 4}, "shape (BTNH|TNH)")
@@ -61,8 +61,10 @@ def plain(
     claim(enable_gqa or same, "heads are grouped wherever their numbers differ")
     found = jax.nn.dot_product_attention(
         *map(tokens_first, (query, key, value)), **bias_and_mask(attn_mask),
-        is_causal=is_causal, scale=scale, local_window_size=window,
+        is_causal=is_causal, scale=scale, local_window_size=window, return_residual=return_lse,
     )  # fmt: skip
+    if return_lse:
+        return tokens_first(found[0]), jnp.swapaxes(found[1], -2, -1)
     return tokens_first(found)
 
 

@@ -69,7 +69,7 @@ def cpu_provider(one: ModelProto, arrays: Arrays) -> Any:
 
 def attended(
     run: Run, opset: int, arrays: Arrays, attn_mask: Array | None, is_causal: bool,
-    scale: float | None, **sizes: int,
+    scale: float | None, softcap: float | None, **sizes: int,
 ) -> Any:  # fmt: skip
     """Return what a runtime gives for a call."""
     query, key, value = (arrays[name] for name in ("query", "key", "value"))
@@ -85,6 +85,7 @@ def attended(
         arrays["attn_mask"] = attn_mask
     attributes: dict[str, Any] = {"is_causal": 1} if is_causal else {}
     attributes |= {} if scale is None else {"scale": float(scale)}
+    attributes |= {} if softcap is None else {"softcap": softcap}
     # The dtype in which the weights add up is for the caller to choose.
     attributes |= {"softmax_precision": TensorProto.FLOAT} if query.dtype.itemsize == 2 else {}
     return run(model(opset, arrays, attributes | sizes), arrays)
@@ -93,7 +94,7 @@ def attended(
 def opset_23(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left",
+    causal_align: str = "top-left", softcap: float | None = None,
 ) -> Any:  # fmt: skip
     """Ask, with the keys before the first query's as a cache for the other alignment."""
     arrays = {"query": query, "key": key, "value": value}
@@ -102,25 +103,25 @@ def opset_23(
         claim(n_past >= 0, "a cache has the keys that came before the queries")
         for name in ("key", "value"):
             arrays[f"past_{name}"], arrays[name] = np.split(arrays[name], [n_past], axis=-2)
-    return attended(run, 23, arrays, attn_mask, is_causal, scale)
+    return attended(run, 23, arrays, attn_mask, is_causal, scale, softcap)
 
 
 def opset_24(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left",
+    causal_align: str = "top-left", softcap: float | None = None,
 ) -> Any:  # fmt: skip
     """Ask, with the number of keys in a cache for the other alignment."""
     arrays = {"query": query, "key": key, "value": value}
     if is_causal and causal_align == "bottom-right":
         arrays["nonpad_kv_seqlen"] = np.full(len(query), key.shape[-2])
-    return attended(run, 24, arrays, attn_mask, is_causal, scale)
+    return attended(run, 24, arrays, attn_mask, is_causal, scale, softcap)
 
 
 def opset_25(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left", window: Window | None = None,
+    causal_align: str = "top-left", window: Window | None = None, softcap: float | None = None,
 ) -> Any:  # fmt: skip
     """Ask, with the number of keys in a cache, and -1 where a window has no end."""
     arrays = {"query": query, "key": key, "value": value}
@@ -128,7 +129,7 @@ def opset_25(
         arrays["nonpad_kv_seqlen"] = np.full(len(query), key.shape[-2])
     sides = zip(("left", "right"), window or (), strict=False)
     sizes = {f"{side}_window_size": -1 if size is None else size for side, size in sides}
-    return attended(run, 25, arrays, attn_mask, is_causal, scale, **sizes)
+    return attended(run, 25, arrays, attn_mask, is_causal, scale, softcap, **sizes)
 
 
 def family() -> None:
@@ -140,7 +141,7 @@ def family() -> None:
     ):
         for opset, attention in opsets.items():
             adapters(
-                ADAPTERS, f"{name}, opset {opset}", *packages, arrays="numpy",
+                ADAPTERS, f"{name}, opset {opset}", *packages, arrays="numpy", gradients=False,
                 documentation=f"{OPERATOR}#l-onnx-op-attention-{opset}",
             )(partial(attention, run))  # fmt: skip
 

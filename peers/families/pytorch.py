@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
 from peers.adapter import Adapter, adapters, claim
 from peers.shapes import fits, stretched
@@ -44,24 +44,23 @@ def default(
 
 @adapters(ADAPTERS, "F.scaled_dot_product_attention, MATH", "torch", documentation=SDPA)
 @wraps(default)
-def math(**call: Any) -> Any:
+def math(*inputs: Tensor, **options: Any) -> Any:
     """Ask torch's plain formula."""
     with sdpa_kernel(SDPBackend.MATH):
-        return default(**call)
+        return default(*inputs, **options)
 
 
-NO_BACKWARD = dict.fromkeys(("gradients", "mask gradients"), "no backward on a CPU")
 # With dynamic=True these masks do not compile, and a kernel for each of them takes too long.
-NO_MASKS = NO_BACKWARD | {"masks": "not asked: each mask is compiled anew"}
+NO_MASKS = {"masks": "not asked: each mask is compiled anew"}
 
 
 def functions(
-    mask: Tensor | None, shape: Any, is_causal: bool, align: str, window: Any
+    mask: Tensor | None, shape: Any, is_causal: bool, align: str, window: Any, cap: float | None
 ) -> tuple[Any, Any]:
     """Return what changes a score, and what says which keys a query sees, for flex_attention."""
-    change = None
+    change = None if cap is None else _capped(cap)
     if mask is not None and mask.dtype != torch.bool:
-        change, mask = _added(mask), None
+        change, mask = _added(mask, change), None
     if mask is None and not is_causal and window is None:
         return change, None
     left, right = (sum(shape) if width is None else width for width in window or (None, None))
@@ -71,8 +70,18 @@ def functions(
     return change, create_block_mask(sees, n_batches, n_heads, n_queries, n_keys, device="cpu")
 
 
-def _added(mask: Tensor) -> Any:
-    return lambda score, batch, head, query, key: score + mask[batch, head, query, key]
+def _capped(cap: float) -> Any:
+    # A second number fails to compile; in a tensor it is no other function.
+    most = torch.tensor(cap)
+    return lambda score, batch, head, query, key: most * torch.tanh(score / most)
+
+
+def _added(mask: Tensor, before: Any) -> Any:
+    def added(score: Tensor, *places: Tensor) -> Tensor:
+        score = score if before is None else before(score, *places)
+        return score + mask[places]
+
+    return added
 
 
 def _seen(mask: Tensor | None, first: int, last: int) -> Any:
@@ -86,11 +95,12 @@ def _seen(mask: Tensor | None, first: int, last: int) -> Any:
     return seen
 
 
-@adapters(ADAPTERS, "flex_attention", "torch", documentation=FLEX, without=NO_BACKWARD)
+@adapters(ADAPTERS, "flex_attention", "torch", documentation=FLEX, gradients=False)
 def flex(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left", window: Any = None, implementation: Any = flex_attention,
+    causal_align: str = "top-left", window: Any = None, softcap: float | None = None,
+    return_lse: bool = False, implementation: Any = flex_attention,
 ) -> Any:  # fmt: skip
     """Ask flex_attention, whose masks are functions of the positions of a query and a key."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
@@ -103,17 +113,23 @@ def flex(
         claim(not is_causal and fits(attn_mask.shape, shape), "a mask is a function of places")
         claim(attn_mask.dtype != torch.int64, "a mask is a function of places")
         attn_mask = attn_mask.expand(shape)
-    changes = functions(attn_mask, shape, is_causal, causal_align, window)
-    return implementation(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa)
+    changes = functions(attn_mask, shape, is_causal, causal_align, window, softcap)
+    more = {"return_aux": AuxRequest(lse=True)} if return_lse else {}
+    found = implementation(query, key, value, *changes, scale=scale, enable_gqa=enable_gqa, **more)
+    return (found[0], found[1].lse) if return_lse else found
 
 
-@adapters(ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, without=NO_MASKS)
+@adapters(
+    ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, gradients=False,
+    without=NO_MASKS,
+)  # fmt: skip
 @wraps(flex)
-def compiled(**call: Any) -> Any:
+def compiled(*inputs: Tensor, **options: Any) -> Any:
     """Ask the kernel that torch.compile makes of flex_attention."""
-    dtypes = {call[name].dtype for name in ("query", "key", "value")}
+    dtypes = {x.dtype for x in inputs}
     claim(dtypes != {torch.float64}, "float32, float16 and bfloat16 alone")
-    return flex(**call, implementation=COMPILED)
+    claim(not options.get("return_lse"), "no log-sum-exp on a CPU")
+    return flex(*inputs, **options, implementation=COMPILED)
 
 
 def layer(width: int, n_heads: int, dtype: torch.dtype) -> nn.MultiheadAttention:
@@ -163,6 +179,6 @@ def multi_head(
 
 @adapters(ADAPTERS, "nn.MultiheadAttention, need_weights=False", "torch", documentation=MULTI_HEAD)
 @wraps(multi_head)
-def multi_head_without_weights(**call: Any) -> Any:
+def multi_head_without_weights(*inputs: Tensor, **options: Any) -> Any:
     """Ask the layer for the output alone, which it takes from scaled_dot_product_attention."""
-    return multi_head(**call, need_weights=False)
+    return multi_head(*inputs, **options, need_weights=False)

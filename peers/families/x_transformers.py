@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from x_transformers.attend import Attend
 
 from peers.adapter import Adapter, adapters, claim
@@ -18,7 +18,8 @@ README = "https://github.com/lucidrains/x-transformers#readme"
 def attend(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-    causal_align: str = "top-left", flash: bool = False,
+    causal_align: str = "top-left", sinks: Tensor | None = None, softcap: float | None = None,
+    flash: bool = False,
 ) -> Any:  # fmt: skip
     """Ask the layer, which takes a boolean mask and a floating bias."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
@@ -32,7 +33,15 @@ def attend(
         bias = attn_mask.is_floating_point()
         claim(flash or not bias or attn_mask.dtype == query.dtype, "a bias of the query's dtype")
         masks["attn_bias" if bias else "mask"] = attn_mask[(None,) * (4 - attn_mask.ndim)]
-    ask = Attend(causal=is_causal, scale=scale, flash=flash)
+    claim(not flash or (softcap is None and sinks is None), "without flash alone")
+    own: dict[str, Any] = {}
+    if softcap is not None:
+        own = {"softclamp_logits": True, "logit_softclamp_value": softcap}
+    if sinks is not None:
+        own = {"head_learned_sink": True, "heads": len(sinks)}
+    ask = Attend(causal=is_causal, scale=scale, flash=flash, **own)
+    if sinks is not None:
+        ask.head_attn_sink = nn.Parameter(sinks)
     return ask(query, key, value, **masks)[0]
 
 
@@ -40,6 +49,6 @@ def attend(
     ADAPTERS, "x_transformers Attend, flash=True", "x-transformers", "torch", documentation=README
 )
 @wraps(attend)
-def attend_flash(**call: Any) -> Any:
+def attend_flash(*inputs: Tensor, **options: Any) -> Any:
     """Ask the layer that calls torch's scaled_dot_product_attention."""
-    return attend(**call, flash=True)
+    return attend(*inputs, **options, flash=True)

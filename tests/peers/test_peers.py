@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib.conformance import TOPICS, cases
+from attnlib import numpy_tokenwise
+from attnlib.conformance import TOPICS
 from attnlib.numpy_dense import scaled_dot_product_attention as right
 from peers import programs, tables
 from peers.__main__ import FAMILIES
 from peers.adapter import Adapter, claim
 from peers.asking import ROOT, answers, lines
 from peers.tables import by_topic, cell
-from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, Verdict, verdict
+from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, Verdict, questions, verdict
 
-ALL = cases("torch")
+ALL = questions()
 PROGRAMS = sorted(programs.FOLDER.glob("*/*.py"))
 FAMILY = """
 import os, time
@@ -69,7 +70,7 @@ def test_a_crash_and_a_hang_cost_one_case_each(
     assert (about["name"], about["n_cases"]) == ("made up", len(ALL))
     assert [line["case"] for line in found] == list(range(len(ALL)))
     assert Counter(line["verdict"] for line in found if line["words"] != "made up") == {
-        PASSED: 25, FAILED: 2, NOT_CLAIMED: 7,
+        PASSED: 45, FAILED: 2, NOT_CLAIMED: 7,
     }  # fmt: skip
     failed = {ALL[line["case"]].name: line["words"] for line in found if line["verdict"] == FAILED}
     assert failed == {
@@ -113,18 +114,46 @@ def test_what_is_not_claimed_is_not_asked() -> None:
     def refuses(query: Any, key: Any, value: Any, attn_mask: Any) -> None:
         claim(attn_mask.ndim == 4, "masks have 4 axes")
 
-    assert judged(lambda query, key, value: 1 / 0) == Verdict(NOT_CLAIMED, "no attn_mask")
+    assert judged(lambda query, key, value: 1 / 0) == Verdict(NOT_CLAIMED, "no mask")
     assert judged(refuses) == Verdict(NOT_CLAIMED, "masks have 4 axes")
     assert judged(right, without={"masks": "no masks"}) == Verdict(NOT_CLAIMED, "no masks")
-    assert judged(right, "gradients") == Verdict(NOT_CLAIMED, "no gradients")
+    assert judged(right, "gradients", gradients=False) == Verdict(NOT_CLAIMED, "no gradients")
+    assert judged(right, "lse") == Verdict(NOT_CLAIMED, "no function with a log-sum-exp")
+    assert judged(right, "sinks") == Verdict(NOT_CLAIMED, "no keyword for sinks")
+
+
+def test_a_keyword_more_claims_more() -> None:
+    def attention(
+        query: Any, key: Any, value: Any, softcap: Any = None, return_lse: Any = None
+    ) -> Any:
+        if return_lse:
+            return numpy_tokenwise.scaled_dot_product_attention_with_lse(query, key, value)
+        return right(query, key, value)
+
+    assert judged(attention, "lse").kind == judged(attention, "merge").kind == PASSED
+    assert judged(attention, "soft cap").kind == FAILED  # it does not look at the cap
 
 
 @pytest.mark.parametrize(("words", "kind"), [("unequal", PASSED), ("", FAILED)])
 def test_a_refusal_is_of_any_class_and_has_words(words: str, kind: str) -> None:
-    def refuses(query: Any, key: Any, value: Any) -> None:
-        raise LookupError(words)
+    def refuses(query: Any, key: Any, value: Any) -> Any:
+        if query.shape[-1] != key.shape[-1]:
+            raise LookupError(words)
+        return right(query, key, value)
 
     assert judged(refuses, "errors").kind == kind
+
+
+def test_a_refusal_counts_beside_a_call_that_is_accepted() -> None:
+    def refuses(query: Any, key: Any, value: Any) -> None:
+        raise ValueError("no")
+
+    def does_not_claim(query: Any, key: Any, value: Any) -> None:
+        claim(query.shape[-1] == key.shape[-1], "one head dimension")
+        raise ValueError("no")
+
+    assert judged(refuses, "errors").kind == FAILED
+    assert judged(does_not_claim, "errors") == Verdict(NOT_CLAIMED, "one head dimension")
 
 
 def test_the_table_counts_by_topic() -> None:
@@ -144,7 +173,7 @@ def test_the_table_counts_by_topic() -> None:
 
 def test_the_page_has_the_stored_numbers_and_every_program() -> None:
     page = tables.PAGE.read_text("utf-8")
-    assert tables.written(page, tables.sections()) == page, "run python -m peers.tables"
+    assert tables.page() == page, "run python -m peers.tables"
     assert sorted(sum(tables.SECTIONS.values(), ())) == sorted(FAMILIES)
     shown = re.findall(r"peers/reproductions/(\S+\.py)$", page, re.MULTILINE)
     kept = [str(program.relative_to(programs.FOLDER)) for program in PROGRAMS]
