@@ -51,7 +51,7 @@ class Report:
 
     @property
     def refused(self) -> list[Result]:
-        """Return what was refused: calls of a dtype, a head dimension or a rank that always is.
+        """Return what was refused, calls of a dtype, a head dimension or a rank that always is.
 
         A kernel that says no to every call of one kind says what it is not built for. One that
         says no to some calls of a kind that it takes, or to what it claims, has failed.
