@@ -205,15 +205,15 @@ def growing_scores(d_ks: Sequence[int], *, n_keys: int = 8, seed: int = 0) -> Ar
     return np.asarray(walks[:, np.asarray(d_ks) - 1].T)
 
 
-def recall_errors(
+def recall_similarities(
     counts: Sequence[int], d_k: int = 64, d_v: int = 48, *, n_draws: int = 32, seed: int = 0
 ) -> dict[str, list[Array]]:
-    """Return how far off three memories are when each pair is read back by its key, by the count.
+    """Return how near three memories come when each pair is read back by its key, by the count.
 
     Keys and values are random vectors of length 1. After so many pairs, every key asks: a softmax
     over all keys (of length √d_k, as those with entries of variance 1 are), the sum of all kᵀv, and
-    a state whose value for a key is replaced before each write. An error is |v̂ − v|², the mean over
-    draws.
+    a state whose value for a key is replaced before each write. A similarity is the cosine of the
+    angle between the answer and the value, the mean over draws.
 
     Shapes:
         returns for each memory one array (n,) for each n of the counts, the oldest pair first.
@@ -221,8 +221,8 @@ def recall_errors(
     Raises:
         ValueError: when a count, a size or the number of draws is below 1.
 
-    >>> errors = recall_errors([2, 4], 16, n_draws=1)
-    >>> list(errors), errors["sum"][1].shape
+    >>> found = recall_similarities([2, 4], 16, n_draws=1)
+    >>> list(found), found["sum"][1].shape
     (['sum', 'replace', 'softmax'], (4,))
     """
     _positive(counts=min(counts, default=0), d_k=d_k, d_v=d_v, n_draws=n_draws)
@@ -242,5 +242,6 @@ def recall_errors(
         read = {name: asked @ state for name, state in states.items()}
         read["softmax"] = softmax(d_k**0.5 * asked @ asked.swapaxes(1, 2)) @ wanted
         for name, answers in read.items():
-            found[name].append(np.square(answers - wanted).sum(axis=-1).mean(axis=0))
+            lengths = np.linalg.norm(answers, axis=-1)
+            found[name].append(((answers * wanted).sum(axis=-1) / lengths).mean(axis=0))
     return found

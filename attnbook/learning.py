@@ -1,6 +1,7 @@
-"""The models of the page "Which program is learned?" below chapter 21, and their stored results.
+"""The models of two pages below chapter 21, and their stored results.
 
-A test holds the functions to be those of the chapter and the page, character by character.
+The pages are "Which program is learned?" and "A state and a softmax". A test holds the functions to
+be those of the pages, character by character.
 `python -m tools.measure_learning` writes the stored numbers anew.
 """
 
@@ -21,13 +22,13 @@ def stored():
     """Return what was measured once, with the day.
 
     >>> sorted(stored())
-    ['hybrids', 'kinds', 'measured', 'skips']
+    ['deep', 'hybrids', 'kinds', 'measured', 'skips']
     """
     return json.loads((files("attnbook") / "data" / "learning.json").read_text(encoding="utf-8"))
 
 
 def measured(what):
-    """Return one of the three experiments: the steps, and by model an array of results.
+    """Return one of the experiments: the steps, and by model an array of results.
 
     The axes are seeds, steps, and the three shares: right guesses, and after a skip what followed
     and what is due.
@@ -96,20 +97,27 @@ class Weighted(Attention):
 
 
 class Small(nn.Module):
-    def __init__(self, d_k, has_state):
+    def __init__(self, d_k, kind):
         super().__init__()
         W = [nn.Parameter(torch.randn(64, n) / 8) for n in (d_k, d_k, 64, 64)]
         self.W_Q, self.W_K, self.W_V, self.W_O = W
-        self.scale, self.has_state = d_k**-0.5, has_state
+        if kind == "state":
+            self.W_beta = nn.Parameter(torch.randn(64, 1) / 8)
+        self.kind, self.scale = kind, d_k**-0.5
 
     def forward(self, Q, K, X):
         q, k, v = Q @ self.W_Q, K @ self.W_K, X @ self.W_V
-        if not self.has_state:
+        if self.kind == "softmax":
             return softmax(q @ k.mT * self.scale) @ v @ self.W_O
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        left = torch.eye(k.shape[-2]) + (k @ k.mT).tril(-1)
-        u = torch.linalg.solve_triangular(left, v, upper=False)
-        return (q @ k.mT).tril() @ u @ self.W_O
+        v = written(k, v, X @ self.W_beta) if self.kind == "state" else v
+        return (q @ k.mT).tril() @ v @ self.W_O
+
+
+def written(k, v, z):  # what the delta rule writes, for all tokens at once
+    beta = torch.sigmoid(z)
+    left = torch.eye(k.shape[-2]) + (beta * (k @ k.mT)).tril(-1)
+    return torch.linalg.solve_triangular(left, beta * v, upper=False)
 
 
 def begin_with(seed, layers):

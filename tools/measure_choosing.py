@@ -48,7 +48,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
     X = model.enter(tokens[[row]])
     X = choosing.attend(model.layers[0], X, choosing.past)
     weights = choosing.scores(model.layers[1], X).softmax(-1)[0]
-    last = right(4, choosing.past & ~choosing.past.tril(-4))
+    last = right(2, choosing.past & ~choosing.past.tril(-2))
     found: dict[str, Any] = {
         "tokens": "".join("ABCDEFGHIJKLMNOPQRSTUVWX"[n] for n in tokens[row]),
         "weights": (100 * weights).round().int().tolist(),
@@ -57,21 +57,50 @@ def frames(seed: int = 2) -> dict[str, Any]:
     for before, after in zip((0, *STEPS), STEPS, strict=False):
         choosing.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
         with torch.no_grad():
-            seen = masks.best(indexers[1](X)[0], 4)
+            seen = masks.best(indexers[1](X)[0], 2)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
-            found["right"].append(right(4))
+            found["right"].append(right(2))
     return found
+
+
+def _blocks_found(of_heads: Any, size: int) -> list[float]:
+    """Return how often means and upper bounds of blocks find the best key of 512, mean of heads."""
+    shares = []
+    for query, key, _ in of_heads:
+        best = (query @ key.mT).argmax(dim=-1) // size
+        blocks = key.unflatten(0, (-1, size))
+        low, high = blocks.amin(dim=1), blocks.amax(dim=1)
+        by_bound = query.clamp(min=0) @ high.mT + query.clamp(max=0) @ low.mT
+        ways = query @ blocks.mean(dim=1).mT, by_bound
+        seen = [masks.best(way, 64 // size).gather(-1, best[:, None]) for way in ways]
+        shares.append([float(way.double().mean()) for way in seen])
+    return [round(float(share), 3) for share in np.mean(shares, axis=0)]
 
 
 def minilm() -> dict[str, Any]:
     """Return means over the rows of each head, for its best 8 and its best 64 of 512 keys.
 
     `held` is their weight, `error` the length of what they lose as a share of the output, and
-    `bound` the largest share of the chapter's bound that is lost.
+    `bound` the largest share of the chapter's bound that is lost. `spread` is the standard
+    deviation of a row of scores, and `shared` what 64 keys hold that are chosen once for all 12
+    heads of a layer, by the sum of their weights. `apart` is the error for 64 keys without the mean
+    of all values. `blocks` has for blocks of 16 and of 64 keys how often the block of the best key
+    is among those that are read, if the mean of a block chooses, and if an upper bound does.
     """
-    found: dict[str, dict[str, list[float]]] = {}
-    for query, key, value in heads():
-        weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
+    found: dict[str, Any] = {"spread": [], "shared": [], "apart": []}
+    of_heads, n_heads = heads(), 12
+    scores = [query @ key.mT * query.shape[-1] ** -0.5 for query, key, _ in of_heads]
+    found["spread"] = [round(float(row.std(dim=-1).mean()), 3) for row in scores]
+    for start in range(0, len(scores), n_heads):
+        layer = torch.stack(scores[start : start + n_heads]).softmax(dim=-1)
+        held = (layer * masks.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
+        found["shared"] += [round(float(share), 3) for share in held]
+    found["blocks"] = {str(size): _blocks_found(of_heads, size) for size in (16, 64)}
+    for score, (_, _, value) in zip(scores, of_heads, strict=True):
+        weights = score.softmax(dim=-1)
+        few, apart = weights * masks.best(weights, 64), value - value.mean(dim=0)
+        lost = (weights @ apart - few @ apart / few.sum(dim=-1, keepdim=True)).norm(dim=-1)
+        found["apart"].append(round(float((lost / (weights @ apart).norm(dim=-1)).mean()), 3))
         output, farthest = weights @ value, torch.cdist(value, value).max()
         for k in (8, 64):
             few = weights * masks.best(weights, k)

@@ -1,8 +1,8 @@
-"""Train the models of the page "Which program is learned?" below chapter 21, ten seeds of each.
+"""Train the models of two pages below chapter 21, ten seeds of each.
 
-This takes half an hour on one thread, and training differs in its last bits from one computer to
-another. So the numbers are stored: `python -m tools.measure_learning 2026-11-26` writes them anew,
-with the day.
+The pages are "Which program is learned?" and "A state and a softmax". This takes an hour and a half
+on one thread, and training differs in its last bits from one computer to another. So the numbers
+are stored: `python -m tools.measure_learning 2026-11-26` writes them anew, with the day.
 """
 
 # mypy: allow-untyped-calls
@@ -41,6 +41,12 @@ def trained(
     return {"at": at, "found": found}
 
 
+def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, list[Layer], Callable[..., Any]]:
+    """Return the name, the layers, and the texts of a model with layers of both kinds."""
+    layers: list[Layer] = [partial(learning.Small, d_k, name) for name in names]
+    return f"{d_k}: {', '.join(names)}", layers, learning.skipping
+
+
 def main() -> None:
     """Measure and store."""
     [day] = sys.argv[1:]
@@ -56,22 +62,16 @@ def main() -> None:
         (kind, 2 * [partial(learning.Weighted, kind)], learning.skipping)
         for kind in ("sum", "softmax")
     ]
-    has_state = {"state": True, "softmax": False}
-    hybrids = [
-        (
-            f"{d_k}: {first}, {second}",
-            [partial(learning.Small, d_k, has_state[name]) for name in (first, second)],
-            learning.skipping,
-        )
-        for d_k in (4, 8)
-        for first in has_state
-        for second in has_state
-    ]
+    pairs = [(one, other) for one in ("state", "softmax") for other in ("state", "softmax")]
+    hybrids = [hybrid(d_k, layers) for d_k in (4, 8) for layers in pairs]
+    hybrids.insert(len(pairs), hybrid(4, ("softmax", "sum")))
+    fours = ["state"] * 3 + ["softmax"], ["state"] * 4, ["softmax"] * 4, ["softmax"] + ["state"] * 3
     found = {
         "measured": day,
         "kinds": trained(kinds, [200, 300, 500, 1_000]),
         "skips": trained(skips, [200, 300, 500, 1_000]),
         "hybrids": trained(hybrids, [500, 1_000, 2_000, 4_000]),
+        "deep": trained([hybrid(4, layers) for layers in fours], [500, 1_000, 2_000, 4_000]),
     }
     STORED.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
 

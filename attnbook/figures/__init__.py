@@ -12,7 +12,7 @@ needs(__name__, "matplotlib")
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.chosen import chosen_keys
+from attnbook.figures.chosen import chosen_keys, weight_held
 from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
@@ -96,6 +96,7 @@ __all__ = [
     "tile_walk",
     "turned_pair",
     "turned_query",
+    "weight_held",
     "which_head",
     "word_in_context",
 ]

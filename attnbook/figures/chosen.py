@@ -1,13 +1,15 @@
-"""The keys that a small model learns to choose, over the weights of attention: chapter 20."""
+"""What the best keys hold, and the keys that a small model learns to choose: chapter 20."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, axis_title, line, number, rect, tag, text
+from attnbook.figures.charts import SERIES, canvas
+from attnbook.figures.drawing import WIDEST, Drawing, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
@@ -19,6 +21,52 @@ SHADES = (
     0.3,
     0.6,
 )  # from which weight on a cell is so dark; below the first it is empty
+
+
+def weight_held(spreads: ArrayLike, held: ArrayLike, share: float) -> Drawing:
+    """Return a drawing of the weight that the best share of the keys holds, by the scores' spread.
+
+    A dot is a head: the standard deviation σ of its scores, on a logarithmic axis, and the weight.
+    The curve is Φ(σ − Φ⁻¹(1 − share)), which holds for many scores that are normal.
+
+    Shapes:
+        spreads and held (n_heads,).
+
+    Raises:
+        ValueError: for other shapes, spreads that are not positive, weights that do not lie between
+            0 and 1, or a share that does not.
+    """
+    sigmas, weights = np.asarray(spreads, dtype=np.float64), np.asarray(held, dtype=np.float64)
+    if sigmas.ndim != 1 or sigmas.shape != weights.shape or not sigmas.size:
+        raise ValueError(
+            f"spreads and held must have one number a head; got shapes {sigmas.shape} and "
+            f"{weights.shape}"
+        )
+    if not (sigmas > 0).all() or not ((weights >= 0) & (weights <= 1)).all():
+        raise ValueError("spreads must be positive, and held from 0 to 1; got others")
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1; got {share}")
+    normal = NormalDist()
+    smooth = np.geomspace(sigmas.min() / 1.2, sigmas.max() * 1.2, 60)
+    formula = [normal.cdf(sigma - normal.inv_cdf(1 - share)) for sigma in smooth]
+    with canvas(3.6) as (figure, [axes]):
+        axes.plot(smooth, formula, color=SERIES[0]["color"], linewidth=2)
+        axes.plot(sigmas, weights, "o", color=SERIES[1]["color"], markersize=5, alpha=0.8)
+        axes.set_xscale("log", base=2)
+        powers = range(int(np.floor(np.log2(smooth[0]))), int(np.ceil(np.log2(smooth[-1]))) + 1)
+        shown = [2.0**n for n in powers if smooth[0] <= 2.0**n <= smooth[-1]]
+        axes.set_xticks(shown, [f"{sigma:g}" for sigma in shown])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.04)
+        axes.set_xlabel("standard deviation σ of the scores")
+        axes.set_ylabel("weight of the best keys")
+        axes.grid(axis="y")
+        words = (
+            f"{sigmas.size} heads as dots, and the formula as a curve: the best {share:.1%} of the "
+            f"keys hold from {weights[sigmas.argmin()]:.2f} of the weight at σ = "
+            f"{sigmas.min():.2f} to {weights[sigmas.argmax()]:.2f} at σ = {sigmas.max():.2f}."
+        )
+        return Drawing.from_matplotlib(figure, words)
 
 
 def chosen_keys(

@@ -22,42 +22,44 @@ LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
 
 def recall_explorer(
     counts: Sequence[int],
-    errors: Mapping[str, Sequence[ArrayLike]],
+    similarities: Mapping[str, Sequence[ArrayLike]],
     *,
     start: int,
     step: int = 8,
 ) -> MovingDrawing:
-    """Return a moving figure: the error of each pair that is read back, by when it was written.
+    """Return a moving figure: what is read back of each pair, by when it was written.
 
-    The slider says how many pairs were written. Each series has, for each count, one squared error
-    a pair, the oldest first, as a share of the value's squared length. A point is the mean of
-    `step` pairs. The level line is the error of an answer of zeros.
+    The slider says how many pairs were written. Each series has, for each count, one similarity a
+    pair, the oldest first: the cosine between the answer and the value that was asked for. A point
+    is the mean of `step` pairs.
 
     Raises:
         ValueError: for counts that do not rise or are no multiples of `step`, a `start` that is
-            not among them, no series or more than three, or a series of other lengths.
+            not among them, no series or more than three, a series of other lengths, or a
+            similarity that is no cosine.
     """
     if list(counts) != sorted(set(counts)) or any(n < step or n % step for n in counts):
         raise ValueError(f"counts must be multiples of {step} that rise; got {list(counts)}")
     if start not in counts:
         raise ValueError(f"start must be one of the counts; got {start}")
-    if not 1 <= len(errors) <= len(LOOKS):
-        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(errors)}")
+    if not 1 <= len(similarities) <= len(LOOKS):
+        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(similarities)}")
     means: dict[str, list[Array]] = {}
-    for name, rows in errors.items():
+    for name, rows in similarities.items():
         found = [np.asarray(row, dtype=np.float64) for row in rows]
         shapes = [row.shape for row in found]
         if shapes != [(n,) for n in counts]:
-            raise ValueError(f"{name!r} must have {list(counts)} errors; got shapes {shapes}")
+            raise ValueError(f"{name!r} must have {list(counts)} similarities; got shapes {shapes}")
+        if not all((np.abs(row) <= 1 + 1e-9).all() for row in found):
+            raise ValueError(f"{name!r} must have similarities from -1 to 1; got others")
         means[name] = [row.reshape(-1, step).mean(axis=1) for row in found]
-    most = int(np.ceil(max(row.max() for rows in means.values() for row in rows)))
-    unit, pair = (FOOT - TOP) / most, (RIGHT - LEFT) / counts[-1]
+    unit, pair = FOOT - TOP, (RIGHT - LEFT) / counts[-1]
     still, written = [], f"pair, in the order of writing (means of {step})"
-    for level in range(most + 1):
+    for level in (0, 0.5, 1):
         y = FOOT - unit * level
-        still.append(line(LEFT, y, RIGHT, y, "muted" if level in (0, 1) else "grid"))
+        still.append(line(LEFT, y, RIGHT, y, "grid" if level else "muted"))
         still.append(text(LEFT - 8, y + 4.5, str(level), text_anchor="end"))
-    still.append(axis_title(14, (TOP + FOOT) / 2, "squared error", upright=True))
+    still.append(axis_title(14, (TOP + FOOT) / 2, "similarity", upright=True))
     for place in (counts[-1] * quarter // 4 for quarter in range(5)):
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
@@ -65,7 +67,6 @@ def recall_explorer(
     still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, written))
     below = FOOT + 64
     still += [
-        text(RIGHT, 18, "line at 1: an answer of zeros", text_anchor="end", fill="muted"),
         axis_title(OLDEST, below, "oldest", text_anchor="end"),
         axis_title(NEWEST, below, "newest", text_anchor="end"),
     ]
@@ -115,7 +116,7 @@ def recall_explorer(
             ]  # fmt: skip
             shown += ends
             said.append(f"{name} {ends[0]} and {ends[1]}")
-        told = f"{n} pairs. Error of the oldest and newest: {'; '.join(said)}."
+        told = f"{n} pairs. Similarity of the oldest and newest: {'; '.join(said)}."
         return Frame("".join([*still, *body, *strips]), told, [(str(n), *shown)])
 
     return moving(
@@ -125,5 +126,5 @@ def recall_explorer(
         446,
         below + ROW * len(means) + 10,
         columns=("pairs", *(f"{name}: {end}" for name in means for end in ("oldest", "newest"))),
-        about="errors of pairs that are read back",
+        about="what is read back of each pair",
     )  # fmt: skip

@@ -19,14 +19,14 @@ def test_the_function_is_that_of_the_chapter(name: str) -> None:
     assert sum(source in cell["source"] for cell in cells) == 1
 
 
-def test_the_stored_frames_are_those_of_a_causal_row_with_four_keys() -> None:
+def test_the_stored_frames_are_those_of_a_causal_row_with_two_keys() -> None:
     frames = choosing.stored()["frames"]
     weights = np.array(frames["weights"])
     assert weights.shape == (32, 32) and not np.triu(weights, 1).any()
     assert abs(weights.sum(axis=1) - 100).max() <= 5  # each was rounded
     assert len(frames["steps"]) == len(frames["chosen"]) == len(frames["right"])
     for queries in frames["chosen"]:
-        assert [len(keys) for keys in queries] == [min(i + 1, 4) for i in range(32)]
+        assert [len(keys) for keys in queries] == [min(i + 1, 2) for i in range(32)]
         assert all(max(keys) <= i for i, keys in enumerate(queries))
     assert frames["last"] < 0.05 < frames["right"][0] < 0.5 < frames["right"][-1]
 
@@ -38,3 +38,13 @@ def test_the_heads_of_the_trained_model_lose_less_with_more_keys() -> None:
         assert less.shape == more.shape == (72,) and less.mean() < more.mean()
     assert (np.array(few["held"]) < many["held"]).all() and max(many["held"]) <= 1
     assert min(few["bound"]) > 0 and max(few["bound"] + many["bound"]) < 1
+
+
+def test_the_heads_have_their_spread_and_what_one_choice_for_a_layer_holds() -> None:
+    found = choosing.stored()["minilm"]
+    spread, shared, apart = (np.array(found[name]) for name in ("spread", "shared", "apart"))
+    assert spread.shape == shared.shape == apart.shape == (72,) and spread.min() > 0
+    assert (shared <= np.array(found["64"]["held"]) + 1e-3).all()
+    assert apart.mean() > np.mean(found["64"]["error"])
+    for mean, bound in found["blocks"].values():
+        assert 0 < mean < bound < 1

@@ -76,10 +76,10 @@ def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
         (lambda: experiments.growing_scores([]), "d_ks"),
         (lambda: experiments.growing_scores([4, 0]), "d_ks"),
         (lambda: experiments.growing_scores([1], n_keys=0), "n_keys"),
-        (lambda: experiments.recall_errors([]), "counts"),
-        (lambda: experiments.recall_errors([2], 0), "d_k"),
-        (lambda: experiments.recall_errors([2], d_v=0), "d_v"),
-        (lambda: experiments.recall_errors([2], n_draws=0), "n_draws"),
+        (lambda: experiments.recall_similarities([]), "counts"),
+        (lambda: experiments.recall_similarities([2], 0), "d_k"),
+        (lambda: experiments.recall_similarities([2], d_v=0), "d_v"),
+        (lambda: experiments.recall_similarities([2], n_draws=0), "n_draws"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call: Callable[[], object], name: str) -> None:
@@ -138,13 +138,13 @@ def test_progress_shows_in_a_notebook_how_many_are_done(
     assert capsys.readouterr().out.splitlines() == shown
 
 
-def test_recall_errors_by_loops() -> None:
+def test_recall_similarities_by_loops() -> None:
     """One draw, one pair and one key after the other."""
-    found = experiments.recall_errors([2, 5], 3, 7, n_draws=2, seed=4)
+    found = experiments.recall_similarities([2, 5], 3, 7, n_draws=2, seed=4)
     rng = np.random.default_rng(4)
     keys, values = rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 5, 7))
     for at, n in enumerate((2, 5)):
-        errors: dict[str, list[list[float]]] = {"sum": [], "replace": [], "softmax": []}
+        cosines: dict[str, list[list[float]]] = {"sum": [], "replace": [], "softmax": []}
         for ks, vs in zip(keys, values, strict=True):
             k, v = ([x / math.hypot(*x) for x in rows[:n]] for rows in (ks, vs))
             replaced = np.zeros((3, 7))
@@ -160,12 +160,20 @@ def test_recall_errors_by_loops() -> None:
                 ],
             }
             for name, rows in answers.items():
-                errors[name].append([math.dist(a, b) ** 2 for a, b in zip(rows, v, strict=True)])
-        for name, rows in errors.items():
+                cosines[name].append([a @ b / math.hypot(*a) for a, b in zip(rows, v, strict=True)])
+        for name, rows in cosines.items():
             np.testing.assert_allclose(found[name][at], np.mean(rows, axis=0), atol=1e-12)
 
 
-def test_a_sum_is_read_back_with_the_error_of_chapter_3() -> None:
-    """(n − 1) / d_k, within four standard errors of 16 × 40 reads that are taken as independent."""
-    errors = experiments.recall_errors([16], n_draws=40)["sum"][0]
-    assert abs(errors.mean() - 15 / 64) < 4 * errors.std() / 16**0.5
+def test_a_sum_is_read_back_with_the_similarity_of_chapter_21() -> None:
+    """√(d_k / (d_k + n − 1)), for the oldest pair as for the newest."""
+    found = experiments.recall_similarities([128], n_draws=40)["sum"][0]
+    assert abs(found.mean() - (64 / 191) ** 0.5) < 0.01
+    assert abs(found[:64].mean() - found[64:].mean()) < 0.03
+
+
+def test_a_state_that_replaces_is_read_back_with_the_similarity_of_chapter_21() -> None:
+    """(1 − 1/d_k) to the power of the pairs that were written later."""
+    found = experiments.recall_similarities([256], n_draws=40)["replace"][0]
+    expected = (1 - 1 / 64) ** np.arange(256)[::-1]
+    assert np.abs((found - expected).reshape(-1, 16).mean(axis=1)).max() < 0.03

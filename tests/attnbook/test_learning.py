@@ -13,8 +13,17 @@ from tools import ROOT
 from tools.notebooks import read
 
 PLACES = {
-    "21_a_state": ["skipping", "named"],
-    "21_learning": ["softmax", "signed", "divided", "Weighted", "Small", "begin_with", "learn"],
+    "21_learning": [
+        "skipping",
+        "named",
+        "softmax",
+        "signed",
+        "divided",
+        "Weighted",
+        "begin_with",
+        "learn",
+    ],
+    "21_hybrids": ["Small", "written"],
 }
 
 
@@ -38,7 +47,7 @@ def test_no_kind_sees_the_future(kind: str) -> None:
     assert (weights < 0).any() == ("sum" in kind or "signed" in kind)
 
 
-@pytest.mark.parametrize("what", ["kinds", "skips", "hybrids"])
+@pytest.mark.parametrize("what", ["kinds", "skips", "hybrids", "deep"])
 def test_what_is_stored_has_three_shares_of_ten_seeds(what: str) -> None:
     at, found = learning.measured(what)
     for rows in found.values():

@@ -925,19 +925,19 @@ def test_chosen_keys_are_dots_and_their_weight_is_told() -> None:
     assert [row[2] for row in drawing.table[1:]] == [f"{kept:.2f}"] * 2
 
 
-def test_recall_explorer_draws_the_mean_error_of_each_step_of_pairs() -> None:
+def test_recall_explorer_draws_the_mean_similarity_of_each_step_of_pairs() -> None:
     drawing = moving("recall_explorer")
-    # The errors reach 1.5, so 192 pixels stand for 2; three steps of pairs share 384 pixels.
+    # 192 pixels stand for a similarity of 1; three steps of pairs share 384 pixels.
     for n, parts, row in zip((2, 4, 6), frames(drawing), drawing.table[1:], strict=True):
         assert parts["pairs"]["text"] == f"{n} pairs written"
-        for index, errors in enumerate(([n / 4] * n, [i / 5 for i in range(n)][::-1])):
-            means = [(a + b) / 2 for a, b in zip(errors[::2], errors[1::2], strict=True)]
+        for index, found in enumerate(([1 / n] * n, [i / 5 for i in range(n)])):
+            means = [(a + b) / 2 for a, b in zip(found[::2], found[1::2], strict=True)]
             points = [
                 tuple(map(float, point.split(",")))
                 for point in parts[f"line-{index}"]["points"].split()
             ]
             assert points[: n // 2] == [
-                pytest.approx((110 + 128 * step, 226 - 96 * mean), abs=0.06)
+                pytest.approx((110 + 128 * step, 226 - 192 * mean), abs=0.06)
                 for step, mean in enumerate(means)
             ]
             assert len(points) == 3 and set(points[n // 2 :]) <= {points[n // 2 - 1]}

@@ -60,8 +60,8 @@ CHOSEN = [[list(range(max(0, i - 1), i + 1)) for i in range(16)],
           [list(range(min(i + 1, 2))) for i in range(16)]]  # fmt: skip
 
 RECALLED = {
-    "even": [np.full(n, n / 4) for n in (2, 4, 6)],
-    "falls": [np.arange(n)[::-1] / 5 for n in (2, 4, 6)],
+    "even": [np.full(n, 1 / n) for n in (2, 4, 6)],
+    "rises": [np.arange(n) / 5 for n in (2, 4, 6)],
 }
 
 SHIFTS = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, 1.0]])
@@ -152,6 +152,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
+    "weight_held": lambda: figures.weight_held([0.5, 1.5, 3], [0.2, 0.6, 0.95], 0.125),
 }
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
