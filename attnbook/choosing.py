@@ -36,7 +36,7 @@ def frames():
     """
     found = stored()["frames"]
     weights = np.array(found["weights"]) / 100
-    others = {"all keys": found["dense"], "the last 2 keys": found["last"]}
+    others = {"all keys": found["dense"], "the last 16 keys": found["last"]}
     same = {name: found[name] for name in ("chosen", "steps", "right")}
     return {"weights": weights, "others": others, "first": 8, **same}
 

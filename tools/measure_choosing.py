@@ -48,7 +48,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
     X = model.enter(tokens[[row]])
     X = choosing.attend(model.layers[0], X, choosing.past)
     weights = choosing.scores(model.layers[1], X).softmax(-1)[0]
-    last = right(2, choosing.past & ~choosing.past.tril(-2))
+    last = right(2, choosing.past & ~choosing.past.tril(-16))
     found: dict[str, Any] = {
         "tokens": "".join("ABCDEFGHIJKLMNOPQRSTUVWX"[n] for n in tokens[row]),
         "weights": (100 * weights).round().int().tolist(),
@@ -63,17 +63,18 @@ def frames(seed: int = 2) -> dict[str, Any]:
     return found
 
 
-def _blocks_found(of_heads: Any, size: int) -> list[float]:
-    """Return how often means and upper bounds of blocks find the best key of 512, mean of heads."""
+def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
+    """Return what 64 keys in blocks hold that means and upper bounds choose, mean of heads."""
     shares = []
     for query, key, _ in of_heads:
-        best = (query @ key.mT).argmax(dim=-1) // size
+        weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
+        by_block = weights.unflatten(-1, (-1, size)).sum(dim=-1)
         blocks = key.unflatten(0, (-1, size))
         low, high = blocks.amin(dim=1), blocks.amax(dim=1)
         by_bound = query.clamp(min=0) @ high.mT + query.clamp(max=0) @ low.mT
         ways = query @ blocks.mean(dim=1).mT, by_bound
-        seen = [masks.best(way, 64 // size).gather(-1, best[:, None]) for way in ways]
-        shares.append([float(way.double().mean()) for way in seen])
+        held = [(by_block * masks.best(way, 64 // size)).sum(dim=-1).mean() for way in ways]
+        shares.append([float(share) for share in held])
     return [round(float(share), 3) for share in np.mean(shares, axis=0)]
 
 
@@ -84,8 +85,8 @@ def minilm() -> dict[str, Any]:
     `bound` the largest share of the chapter's bound that is lost. `spread` is the standard
     deviation of a row of scores, and `shared` what 64 keys hold that are chosen once for all 12
     heads of a layer, by the sum of their weights. `apart` is the error for 64 keys without the mean
-    of all values. `blocks` has for blocks of 16 and of 64 keys how often the block of the best key
-    is among those that are read, if the mean of a block chooses, and if an upper bound does.
+    of all values. `blocks` has for blocks of 16 and of 64 keys what 64 keys hold, if the mean of a
+    block chooses it, and if an upper bound of its scores does.
     """
     found: dict[str, Any] = {"spread": [], "shared": [], "apart": []}
     of_heads, n_heads = heads(), 12
@@ -95,7 +96,7 @@ def minilm() -> dict[str, Any]:
         layer = torch.stack(scores[start : start + n_heads]).softmax(dim=-1)
         held = (layer * masks.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
         found["shared"] += [round(float(share), 3) for share in held]
-    found["blocks"] = {str(size): _blocks_found(of_heads, size) for size in (16, 64)}
+    found["blocks"] = {str(size): _held_by_blocks(of_heads, size) for size in (16, 64)}
     for score, (_, _, value) in zip(scores, of_heads, strict=True):
         weights = score.softmax(dim=-1)
         few, apart = weights * masks.best(weights, 64), value - value.mean(dim=0)

@@ -28,7 +28,7 @@ def test_the_stored_frames_are_those_of_a_causal_row_with_two_keys() -> None:
     for queries in frames["chosen"]:
         assert [len(keys) for keys in queries] == [min(i + 1, 2) for i in range(32)]
         assert all(max(keys) <= i for i, keys in enumerate(queries))
-    assert frames["last"] < 0.05 < frames["right"][0] < 0.5 < frames["right"][-1]
+    assert frames["right"][0] < 0.2 < frames["last"] < frames["right"][-1] - 0.1
 
 
 def test_the_heads_of_the_trained_model_lose_less_with_more_keys() -> None:
@@ -47,4 +47,4 @@ def test_the_heads_have_their_spread_and_what_one_choice_for_a_layer_holds() -> 
     assert (shared <= np.array(found["64"]["held"]) + 1e-3).all()
     assert apart.mean() > np.mean(found["64"]["error"])
     for mean, bound in found["blocks"].values():
-        assert 0 < mean < bound < 1
+        assert min(mean, bound) > 64 / 512 and max(mean, bound) < np.mean(found["64"]["held"])

@@ -152,7 +152,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
-    "weight_held": lambda: figures.weight_held([0.5, 1.5, 3], [0.2, 0.6, 0.95], 0.125),
+    "weight_held": lambda: figures.weight_held(
+        [0.5, 1.5, 3], {8: [0.2, 0.6, 0.95], 64: [0.1, 0.3, 0.8]}
+    ),
 }
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
