@@ -64,7 +64,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
 
 
 def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
-    """Return what 64 keys in blocks hold that means and upper bounds choose, mean of heads."""
+    """Return what 64 keys hold in blocks that means, bounds and weights choose, mean of heads."""
     shares = []
     for query, key, _ in of_heads:
         weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
@@ -72,7 +72,7 @@ def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
         blocks = key.unflatten(0, (-1, size))
         low, high = blocks.amin(dim=1), blocks.amax(dim=1)
         by_bound = query.clamp(min=0) @ high.mT + query.clamp(max=0) @ low.mT
-        ways = query @ blocks.mean(dim=1).mT, by_bound
+        ways = query @ blocks.mean(dim=1).mT, by_bound, by_block
         held = [(by_block * masks.best(way, 64 // size)).sum(dim=-1).mean() for way in ways]
         shares.append([float(share) for share in held])
     return [round(float(share), 3) for share in np.mean(shares, axis=0)]
@@ -86,7 +86,7 @@ def minilm() -> dict[str, Any]:
     deviation of a row of scores, and `shared` what 64 keys hold that are chosen once for all 12
     heads of a layer, by the sum of their weights. `apart` is the error for 64 keys without the mean
     of all values. `blocks` has for blocks of 16 and of 64 keys what 64 keys hold, if the mean of a
-    block chooses it, and if an upper bound of its scores does.
+    block chooses it, if an upper bound of its scores does, and if its weight does.
     """
     found: dict[str, Any] = {"spread": [], "shared": [], "apart": []}
     of_heads, n_heads = heads(), 12

@@ -46,5 +46,5 @@ def test_the_heads_have_their_spread_and_what_one_choice_for_a_layer_holds() -> 
     assert spread.shape == shared.shape == apart.shape == (72,) and spread.min() > 0
     assert (shared <= np.array(found["64"]["held"]) + 1e-3).all()
     assert apart.mean() > np.mean(found["64"]["error"])
-    for mean, bound in found["blocks"].values():
-        assert min(mean, bound) > 64 / 512 and max(mean, bound) < np.mean(found["64"]["held"])
+    for mean, bound, best in found["blocks"].values():
+        assert 64 / 512 < min(mean, bound) <= max(mean, bound) < best < np.mean(found["64"]["held"])
