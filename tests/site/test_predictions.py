@@ -90,6 +90,28 @@ def test_an_empty_guess_opens_nothing(open_page: OpenPage) -> None:
         assert answer(page).get_attribute("open") is None
 
 
+TOLD = """all => all.map(cell => {
+  let next = cell.nextElementSibling, moves = false;
+  while (next?.matches('.tag_hide-cell, [class*="tag_fig-"]')) {
+    moves ||= next.querySelector('.attn-moving') !== null;
+    next = next.nextElementSibling;
+  }
+  const told = !moves && next?.matches('p, ul, ol') && next.checkVisibility();
+  return told ? next.textContent.slice(0, 60) : null;
+}).filter(text => text)"""
+
+
+@pytest.mark.parametrize(
+    "name", ["01_lookup", "04_what_learning_sees", "09_rotary_in_practice", "10_number_formats",
+             "20_choosing_keys", "21_a_state", "21_hybrids"]
+)  # fmt: skip
+def test_what_explains_an_answer_waits_with_it(open_page: OpenPage, name: str) -> None:
+    """Checks and a figure may stand between the answer and the paragraph."""
+    page = open_page(f"chapters/{name}", guessing=True).page
+    assert page.locator(".predicted").count() > 0
+    assert page.locator(".predicted").evaluate_all(TOLD) == []
+
+
 def test_one_switch_shows_all_answers_of_the_site_and_is_remembered(open_page: OpenPage) -> None:
     page = open_page(NAME, guessing=True).page
     page.get_by_label("Show all answers at once").check()
