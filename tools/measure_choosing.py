@@ -81,14 +81,14 @@ def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
 def minilm() -> dict[str, Any]:
     """Return means over the rows of each head, for its best 8 and its best 64 of 512 keys.
 
-    `held` is their weight, `error` the length of what they lose as a share of the output, and
-    `bound` the largest share of the chapter's bound that is lost. `spread` is the standard
-    deviation of a row of scores, and `shared` what 64 keys hold that are chosen once for all 12
-    heads of a layer, by the sum of their weights. `apart` is the error for 64 keys without the mean
-    of all values. `blocks` has for blocks of 16 and of 64 keys what 64 keys hold, if the mean of a
-    block chooses it, if an upper bound of its scores does, and if its weight does.
+    `held` is their weight, `error` the length of what they lose as a share of the output, `apart`
+    the same without the mean of all values, and `bound` the largest share of the chapter's bound
+    that is lost. `spread` is the standard deviation of a row of scores, and `shared` what 64 keys
+    hold that are chosen once for all 12 heads of a layer, by the sum of their weights. `blocks` has
+    for blocks of 16 and of 64 keys what 64 keys hold, if the mean of a block chooses it, if an
+    upper bound of its scores does, and if its weight does.
     """
-    found: dict[str, Any] = {"spread": [], "shared": [], "apart": []}
+    found: dict[str, Any] = {"spread": [], "shared": []}
     of_heads, n_heads = heads(), 12
     scores = [query @ key.mT * query.shape[-1] ** -0.5 for query, key, _ in of_heads]
     found["spread"] = [round(float(row.std(dim=-1).mean()), 3) for row in scores]
@@ -99,18 +99,17 @@ def minilm() -> dict[str, Any]:
     found["blocks"] = {str(size): _held_by_blocks(of_heads, size) for size in (16, 64)}
     for score, (_, _, value) in zip(scores, of_heads, strict=True):
         weights = score.softmax(dim=-1)
-        few, apart = weights * masks.best(weights, 64), value - value.mean(dim=0)
-        lost = (weights @ apart - few @ apart / few.sum(dim=-1, keepdim=True)).norm(dim=-1)
-        found["apart"].append(round(float((lost / (weights @ apart).norm(dim=-1)).mean()), 3))
-        output, farthest = weights @ value, torch.cdist(value, value).max()
+        farthest, apart = torch.cdist(value, value).max(), value - value.mean(dim=0)
         for k in (8, 64):
             few = weights * masks.best(weights, k)
             held = few.sum(dim=-1)
-            lost = (output - few @ value / held[:, None]).norm(dim=-1)
+            change = weights - few / held[:, None]
+            lost = (change @ value).norm(dim=-1)
             left = (1 - held).clamp(min=1e-9)  # of nothing, nothing is lost
             row = {
                 "held": held.mean(),
-                "error": (lost / output.norm(dim=-1)).mean(),
+                "error": (lost / (weights @ value).norm(dim=-1)).mean(),
+                "apart": ((change @ apart).norm(dim=-1) / (weights @ apart).norm(dim=-1)).mean(),
                 "bound": (lost / (left * farthest)).max(),
             }
             for name, number in row.items():

@@ -12,7 +12,7 @@ needs(__name__, "matplotlib")
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.chosen import chosen_keys, weight_held
+from attnbook.figures.chosen import chosen_keys
 from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
 from attnbook.figures.diagrams import attention_steps
@@ -24,6 +24,7 @@ from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
+from attnbook.figures.held import weight_held
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation

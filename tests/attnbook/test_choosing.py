@@ -42,9 +42,9 @@ def test_the_heads_of_the_trained_model_lose_less_with_more_keys() -> None:
 
 def test_the_heads_have_their_spread_and_what_one_choice_for_a_layer_holds() -> None:
     found = choosing.stored()["minilm"]
-    spread, shared, apart = (np.array(found[name]) for name in ("spread", "shared", "apart"))
-    assert spread.shape == shared.shape == apart.shape == (72,) and spread.min() > 0
+    spread, shared = np.array(found["spread"]), np.array(found["shared"])
+    assert spread.shape == shared.shape == (72,) and spread.min() > 0
     assert (shared <= np.array(found["64"]["held"]) + 1e-3).all()
-    assert apart.mean() > np.mean(found["64"]["error"])
+    assert np.mean(found["64"]["apart"]) > np.mean(found["64"]["error"])
     for mean, bound, best in found["blocks"].values():
         assert 64 / 512 < min(mean, bound) <= max(mean, bound) < best < np.mean(found["64"]["held"])

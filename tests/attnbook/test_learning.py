@@ -62,3 +62,10 @@ def test_a_short_training_is_stored_as_it_is_run() -> None:
     model = learning.begin_with(0, [lambda: learning.Weighted("sum")])
     [again] = learning.learn(model, learning.repeats, at[:1])
     assert np.abs(np.array(again) - found["one layer, sum"][0, 0]).max() < 0.1
+
+
+def test_a_short_training_of_both_kinds_is_stored_as_it_is_run() -> None:
+    at, found = learning.measured("hybrids")
+    layers = [lambda: learning.Small(4, "state"), lambda: learning.Small(4, "softmax")]
+    [again] = learning.learn(learning.begin_with(0, layers), learning.skipping, at[:1])
+    assert np.abs(np.array(again) - found["4: state, softmax"][0, 0]).max() < 0.1

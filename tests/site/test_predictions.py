@@ -91,13 +91,13 @@ def test_an_empty_guess_opens_nothing(open_page: OpenPage) -> None:
 
 
 TOLD = """all => all.map(cell => {
-  let next = cell.nextElementSibling, moves = false;
+  let next = cell.nextElementSibling;
   while (next?.matches('.tag_hide-cell, [class*="tag_fig-"]')) {
-    moves ||= next.querySelector('.attn-moving') !== null;
+    if (next.querySelector('.attn-moving')) return null;
+    if (!next.matches('.tag_hide-cell') && next.checkVisibility()) return next.className;
     next = next.nextElementSibling;
   }
-  const told = !moves && next?.matches('p, ul, ol') && next.checkVisibility();
-  return told ? next.textContent.slice(0, 60) : null;
+  return next?.matches('p, ul, ol') && next.checkVisibility() ? next.textContent : null;
 }).filter(text => text)"""
 
 
