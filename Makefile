@@ -16,8 +16,8 @@ WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print sheet chapter counts test slow format notebooks class images mistakes coverage latest colab \
-  bench peers kernel-report lighthouse dist clean FORCE
+.PHONY: help book serve print sheet chapter counts test tenth slow weekly measured format notebooks class images mistakes \
+  coverage latest colab bench peers kernel-report lighthouse dist clean FORCE
 SHELL := /bin/sh
 
 # Everything runs in the project's own environment, and finds its tools there first.
@@ -165,10 +165,22 @@ test: $(BOOK) $(MODEL) ## check format, lint, types, tests, every notebook (PYTE
 	$(BIN)/python -m pytest $(NBVAL) $(WORKERS) $(PYTEST_ARGS); tests=$$?; \
 	wait $$types || { cat _build/types.txt; exit 1; }; exit $$tests
 
-# A second command, so that the first one stays short.
-slow: $(BOOK) $(MODEL) ## check what takes longer: every page in every view, mistakes on purpose, other CPUs
-	@$(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS)
-	@$(BIN)/python -m tools.portable $(WORKERS)
+# What takes longer, in three parts: tests that are marked slow, mistakes on purpose, other CPUs.
+SLOWLY = $(BIN)/python -m pytest tests -m slow $(WORKERS) $(PYTEST_ARGS) $(1) && \
+  $(BIN)/python -m tools.mistakes $(1) && \
+  $(BIN)/python -m tools.portable $(1) $(WORKERS)
+
+slow: $(BOOK) $(MODEL) ## check all that takes longer: every page in every view, mistakes on purpose, other CPUs
+	@$(call SLOWLY,)
+
+tenth: $(BOOK) $(MODEL) ## check a tenth of what takes longer: each change, another tenth
+	@due=$$($(BIN)/python -m tools.tenth) && echo "Of what takes longer, tenth $$due of 0 to 9" && \
+	  $(call SLOWLY,--tenth $$due)
+
+weekly: slow latest colab measured # all that takes longer, newest versions, Colab, stored results anew: hours
+
+measured: $(ENVIRONMENT) $(MODEL) # measure anew what pages show of a stored table, and compare
+	@$(BIN)/python -m tools.measured
 
 coverage: $(ENVIRONMENT) $(MODEL) # fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase

@@ -13,6 +13,8 @@ from hypothesis import settings
 from pictures import without
 from xdist.scheduler import LoadScopeScheduling
 
+from tools import tenth
+
 # The same examples on every run, and no verdict that hangs on the speed of the machine.
 settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=60)
 # To look for what these do not show (HYPOTHESIS_PROFILE=long): other examples each time, and many.
@@ -25,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-images",
         action="store_true",
         help="write the stored images of attnbook.figures anew; look at them before a commit",
+    )
+    parser.addoption(
+        "--tenth",
+        type=int,
+        choices=tenth.TENTHS,
+        help="of the tests, only those of this tenth (`python -m tools.tenth` says which is due)",
     )
 
 
@@ -67,7 +75,10 @@ LONG = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (due := config.getoption("--tenth")) is not None:
+        config.hook.pytest_deselected(items=[i for i in items if tenth.of(i.nodeid) != due])
+        items[:] = [item for item in items if tenth.of(item.nodeid) == due]
     items.sort(key=lambda item: [part in item.nodeid for part in (*LONG, "")].index(True))
 
 

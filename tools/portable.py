@@ -1,13 +1,13 @@
 """Run what has a stored result at each level of instructions that this CPU has.
 
-    python -m tools.portable [PYTEST ARGUMENT …]
+    python -m tools.portable [--tenth N] [PYTEST ARGUMENT …]
 
 NumPy, torch and their libraries hold several versions of a function and choose by what the CPU
 can do. The last bits of a result hang on that choice, and on how many threads share a sum; a
 stored output must not. So the notebooks and the tests of `attnbook` run again with these choices
 taken away one after the other, from what the CPU does by itself down to the baseline: each level
 with one thread and with three. (Nothing taken away and one thread: that is `make test`, so it is
-left out here.) A run takes three minutes on two cores.
+left out here.) With --tenth, each level is asked of a tenth of the files (`tools.tenth`).
 
 The names of NumPy's levels come from NumPy. A level is left out where it changes nothing, because
 no function has a version of its own for it. A level that does not take effect is an error; NumPy,
@@ -17,6 +17,7 @@ what they use. Where there are no lower levels, the CPU's own is run, and the to
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -25,10 +26,12 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from tools import ROOT
+from tools import ROOT, tenth
 
 PYTEST = ["pytest", "--nbval", "--nbval-current-env", "-m", "not slow", "-q", "--tb=no"]
-RUN = ["chapters", "reference", "tests/attnbook"]
+# Of what pytest says, these lines and the last one are shown.
+TOLD, BUDGET = ("FAILED", "ERROR", "INTERNAL"), "tests/budget.toml"
+RUN = ("chapters/*.ipynb", "reference/*.ipynb", "tests/attnbook/test_*.py")
 
 # What the other libraries are told, by the first pattern that one of NumPy's names matches. MKL
 # hears MKL_ENABLE_INSTRUCTIONS on Intel's CPUs alone, and MKL_CBWR everywhere.
@@ -139,8 +142,17 @@ def problem(level: Level, found: Seen) -> str | None:
     return None
 
 
+def asked(level: str, threads: int, due: int | None) -> list[str]:
+    """Return the files to run at a level with so many threads: all, or those of a tenth."""
+    files = [str(path.relative_to(ROOT)) for pattern in RUN for path in sorted(ROOT.glob(pattern))]
+    return [name for name in files if due in (None, tenth.of(f"{level} {threads} {name}"))]
+
+
 def main(arguments: list[str]) -> int:
     """Run the levels, print pytest's summary of each, and return 1 if any is red."""
+    parser = argparse.ArgumentParser(description="Run what is stored as other CPUs would.")
+    parser.add_argument("--tenth", type=int, choices=tenth.TENTHS, help="of the files, this tenth")
+    options, arguments = parser.parse_known_args(arguments)
     native = seen(Level("native", {}))
     before, red = None, False
     for level in levels(native.on, platform.machine()):
@@ -155,12 +167,15 @@ def main(arguments: list[str]) -> int:
         for threads in (1, 3) if level.variables else (3,):
             about = f"torch {found.torch}, OpenBLAS {found.blas or 'not seen'}"
             print(f"{level.name}, {threads} thread(s), {about}:", flush=True)
-            command = [sys.executable, "-m", *PYTEST, *arguments, *RUN]
+            files = asked(level.name, threads, options.tenth)
+            if not files:
+                continue
+            command = [sys.executable, "-m", *PYTEST, *arguments, *files]
             done = subprocess.run(
                 command, cwd=ROOT, env=environment(level, threads), capture_output=True, text=True
             )
             said = (done.stdout + done.stderr).splitlines()
-            failed = [line for line in said if line.startswith(("FAILED", "ERROR", "INTERNAL"))]
+            failed = [line for line in said if line.startswith(TOLD) or BUDGET in line]
             print("\n".join([*failed, *said[-1:]]), flush=True)
             red = red or done.returncode != 0
     return 1 if red else 0

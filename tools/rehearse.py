@@ -11,7 +11,7 @@ the class runs too, untouched: nothing in it may raise.
 
     colab    what Colab publishes as its own versions (tools/colab.txt)
     numpy    the same without torch, for the chapters that import no torch
-    lowest   the lowest versions that pyproject.toml allows
+    lowest   the lowest versions that pyproject.toml allows, on Python 3.12 or older
     latest   the newest versions there are
 
 torch has the version of requirements.txt in all of them, unless --torch-varies is given. Where
@@ -65,6 +65,14 @@ def floors() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     return pins([*project["dependencies"], *(line for extra in extras for line in extra)], ">=")
+
+
+def environments(python: tuple[int, int]) -> tuple[str, ...]:
+    """Return the environments that can be made with this Python.
+
+    For Python 3.13 and newer there is no build of the lowest NumPy.
+    """
+    return tuple(name for name in NAMES if name != "lowest" or python < (3, 13))
 
 
 def requirements(name: str, torch_varies: bool = False) -> list[str]:
@@ -226,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
     CACHE.mkdir(parents=True, exist_ok=True)
     repository = make_repository()
     failed = []
-    for name in chosen.environment or NAMES:
+    for name in chosen.environment or environments(sys.version_info[:2]):
         given = requirements(name, chosen.torch_varies)
         python = make_environment(name, given)
         variables = surroundings(python, repository)

@@ -1,13 +1,13 @@
 """The levels of `tools.portable`: what each switches off, and how one that does not is told.
 
-That this machine can be asked is shown by `make slow`, which runs the tool.
+That this machine can be asked is shown by `make slow` and `make tenth`, which run the tool.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tools import portable
+from tools import portable, tenth
 from tools.portable import Level, Seen
 
 NOW = ["X86_V3", "X86_V4", "AVX512_ICL"]
@@ -47,3 +47,11 @@ def test_a_level_that_does_not_take_effect_is_told() -> None:
     assert "still uses X86_V4" in str(portable.problem(level, good._replace(on=NOW[:2])))
     assert "=avx2 was asked" in str(portable.problem(level, good._replace(torch="AVX512")))
     assert "=Haswell was asked" in str(portable.problem(level, good._replace(blas="Zen")))
+
+
+def test_ten_tenths_are_all_files_and_no_file_twice() -> None:
+    every = portable.asked("baseline", 3, due=None)
+    assert {"chapters/03_scaling.ipynb", "tests/attnbook/test_words.py"} < set(every)
+    tenths = [name for n in tenth.TENTHS for name in portable.asked("baseline", 3, n)]
+    assert sorted(tenths) == sorted(every)
+    assert portable.asked("baseline", 3, 0) != portable.asked("baseline", 1, 0)

@@ -73,3 +73,30 @@ def test_readers_are_led_to_forms_that_there_are() -> None:
         forms = re.findall(r"/issues/new\?template=([\w.-]+)", (ROOT / page).read_text("utf-8"))
         assert "erratum.yml" in forms, page
         assert all((ROOT / ".github" / "ISSUE_TEMPLATE" / form).is_file() for form in forms)
+
+
+def test_what_runs_here_runs_there() -> None:
+    """`.ci/run` and the workflow of every change call the same targets, and weekly has them all."""
+    ours = re.findall(r"(?m)^make (\w+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert ours == ["book", "tenth", "test"]
+    checks, weekly = (
+        load(f".github/workflows/{name}.yml")["jobs"] for name in ("checks", "weekly")
+    )
+    steps = [step.get("run", "") for step in checks["linux"]["steps"]]
+    assert [step for step in steps if step.startswith("make ")] == [f"make {one}" for one in ours]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [parts] = re.findall(r"(?m)^weekly: ([a-z ]+?) *#", makefile)
+    runs = {
+        step.get("run", "").split(" COLAB_ARGS")[0]
+        for job in weekly.values()
+        for step in job["steps"]
+    }
+    assert {f"make {part}" for part in parts.split()} <= runs
+
+
+def test_colab_s_python_is_the_first() -> None:
+    said = (ROOT / "tools" / "colab.txt").read_text(encoding="utf-8")
+    [major, minor] = map(int, re.findall(r"\(Python (\d+)\.(\d+)\)", said)[0])
+    for name in ("checks", "weekly"):
+        matrix = load(f".github/workflows/{name}.yml")["jobs"]["colab"]["strategy"]["matrix"]
+        assert matrix["python"] == [f"{major}.{minor}", f"{major}.{minor - 1}"]
