@@ -10,6 +10,9 @@ import torch
 
 from attnbook import trained
 
+# What a run costs, and what it may cost: tests/helpers/costs.py.
+pytest_plugins = ["costs", "kernels"]
+
 # Without a GPU Triton's kernels run in its interpreter. Triton reads this when it is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

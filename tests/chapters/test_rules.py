@@ -10,7 +10,7 @@ import pytest
 from honesty import RULES
 from honesty.content import page_has_its_size
 
-from tools.counts import LIMIT, counts
+from tools.counts import LIMIT, Counts, counts
 from tools.notebooks import MODELS_SETUP_CELL, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
 
 Cell = dict[str, Any]
@@ -162,6 +162,10 @@ BAD: dict[str, list[Change]] = {
             if cell["cell_type"] == "code"
         ],
     ],
+    "one_thought_is_one_cell": [
+        add(code("import numpy as np"), code("# @title More\nimport torch")),
+        add(code("# @title Check\nassert 1 > 0"), code("# @title Check\nassert 2 > 0")),
+    ],
     "set_up_first": [
         drop("# @title Set-up"),
         retag("# @title Set-up"),
@@ -291,9 +295,10 @@ def test_rule_refuses(rule: str, change: Change) -> None:
     "more",
     [
         [text("one two " * 800)],
-        [code("x = 1")] * 30,
+        [code("x = 1", tags=("hide-cell",))] * 50,
         [text("$$a = b$$ (eq-more)")] * 9,
-        [code("x = 1\n" * 60)] * 4,
+        [code("x = 1\n" * 65, tags=("hide-cell",))] * 4,
+        [code("x = 1\n" * 55)] * 4,
     ],
 )
 def test_a_page_may_not_grow_beyond_its_limit(more: list[Cell]) -> None:
@@ -316,7 +321,15 @@ def test_counts_are_of_what_a_reader_meets() -> None:
             text("## What we know\n\nsix"),
         ]
     }
-    assert counts(notebook) == (2 + 5 + 1 + 4, 4, 1, 1)
+    n_lines = len([line for line in SETUP_CELL.splitlines() if line])
+    assert counts(notebook) == Counts(
+        words=2 + 5 + 1 + 4,
+        cells=8,
+        lines=n_lines + 2 + 1 + 1,
+        folded=round(100 * (n_lines + 1) / (n_lines + 4)),
+        formulas=1,
+        minutes=1,
+    )
 
 
 @pytest.mark.parametrize(
