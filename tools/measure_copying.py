@@ -43,7 +43,7 @@ def models() -> dict[str, Any]:
 
 def write_models(found: dict[str, Any], day: str) -> None:
     """Write the models, and when and how they were trained."""
-    about = {"seeds": list(SEEDS), "scale": SCALE, **when(day)}
+    about: dict[str, Any] = {"seeds": list(SEEDS), "scale": SCALE, **when(day)}
     np.savez_compressed(DATA / "copying.npz", **found[""], **about)
 
 

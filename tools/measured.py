@@ -1,8 +1,8 @@
 """Measure anew what the course quotes of trained models, and compare it with what is stored.
 
-    python -m tools.measure_copying 2026-11-27     measure, and store with the day
-    python -m tools.measure_copying --compare      measure, compare with what is stored, write nothing
-    python -m tools.measured                       compare what all four programs have stored
+    python -m tools.measure_copying 2026-11-27    measure, and store with the day
+    python -m tools.measure_copying --compare     measure, and compare with what is stored
+    python -m tools.measured                      compare what all four programs have stored
 
 The four programs are `measure_copying`, `measure_choosing`, `measure_learning` and `measure_heads`.
 With `--only NAME` they take what has NAME in its name, "table: row": to store, whole tables; to
@@ -125,7 +125,7 @@ def in_json(
     def store(found: dict[str, Any], day: str) -> None:
         held = read() if path.exists() else {"measured": {}}
         held["measured"][name] = when(day)
-        held[name] = found[""] if "" in found else {**about, "found": found}
+        held[name] = found.get("", {**about, "found": found})
         path.write_text(json.dumps(held, separators=(",", ":")) + "\n", encoding="utf-8")
 
     return Table(rows, stored, store, apart)
