@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnbook.copying import can_copy, kept, repeats
+from attnbook import copying
+from attnbook.copying import can_copy, kept
 from attnlib import masks
 
 past = masks.causal(32, like=torch.zeros(1))
@@ -83,7 +84,7 @@ def distance(S, index, seen):
 
 def teach(model, indexers, adam, rng, n_steps, shown):
     for _ in range(n_steps):
-        tokens = torch.from_numpy(repeats(16, rng)[0][:, :-1])
+        tokens = torch.from_numpy(copying.repeats(16, rng)[0][:, :-1])
         X, loss = model.enter(tokens), 0
         for layer, indexer in zip(model.layers, indexers, strict=True):
             S, index = scores(layer, X), indexer(X)

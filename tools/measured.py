@@ -48,8 +48,8 @@ def means_apart(stored: ArrayLike, new: ArrayLike) -> list[str]:
 
     >>> means_apart([0.90, 0.96, 0.93], [0.96, 0.90, 0.95])
     []
-    >>> means_apart([0.90, 0.96, 0.93], [0.86, 0.83, 0.80])
-    ['stored mean 0.930, new mean 0.830, at most 0.119 apart']
+    >>> means_apart([0.90, 0.96, 0.93], [0.76, 0.73, 0.70])
+    ['stored mean 0.930, new mean 0.730, at most 0.118 apart']
     """
     old, found = np.asarray(stored, dtype=float), np.asarray(new, dtype=float)
     if old.shape != found.shape:
