@@ -181,7 +181,7 @@ WAYS = {
 
 
 def show(table):
-    """Print the table of all models."""
+    """Print the table of all models, and when it was measured."""
     print(" " * 31 + "taught for 200 steps    50 steps    2 numbers")
     print("seed   all exact   16  SVD  none  all  own  any", end="  ")
     print(" all  own  index product")
@@ -189,3 +189,4 @@ def show(table):
         parts = row[:4], row[4:8], row[8:10], row[10:]
         text = (" ".join(f"{n:4.2f}" for n in part) for part in parts)
         print(f"{seed:4}", *text, sep="  ")
+    print("measured on", stored()["measured"]["table"]["day"])

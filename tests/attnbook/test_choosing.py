@@ -76,7 +76,7 @@ def test_the_table_has_a_row_for_each_seed(capsys: pytest.CaptureFixture[str]) -
     assert list(table) == list(choosing.WAYS) and {len(row) for row in table.values()} == {10}
     choosing.show(table)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert lines[2].split() == ["0"] + [f"{row[0]:.2f}" for row in table.values()]
 
 
