@@ -1,9 +1,10 @@
 """Train the ten models of chapter 17, and ten models without its scale or with another one.
 
 `python -m tools.measure_copying 2026-11-27` stores the models in `attnbook/data/copying.npz` and
-what becomes of the other scales in `copying.json`, with the day. Four pages ask the stored models,
-and need not train them: 17, and those below 17 and 19; 20; and one below 21. `tools/measured.py`
-says how `--compare` compares. The control of the ways is the stored models' own training.
+what becomes of the other scales in `copying.json`, with the day. Chapters 17 and 20 ask the stored
+models, and so do the pages "What the scale does to training", "Another scale" and "Which program is
+learned?". The training of the stored models is the control of the other scales. `tools/measured.py`
+says how `--compare` compares; of a curve count its length and its last share.
 """
 
 # mypy: allow-untyped-calls
