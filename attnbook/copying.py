@@ -1,9 +1,17 @@
-"""The model and the training of chapter 17, as the page on the scale imports them.
+"""The model and the training of chapter 17, and what is stored of ten trained models.
 
-A test holds the functions to be those of the chapter, character by character.
+A test holds the functions to be those of the pages, character by character. Other pages ask the
+stored models, so that a model is trained in one place:
+`python -m tools.measure_copying 2026-11-27` trains them, and writes `data/copying.npz`, and what
+becomes of other scales into `data/copying.json`. The entries are rounded to float16, and what is
+said of the stored models is computed from the rounded entries.
 """
 
 # mypy: ignore-errors
+
+import json
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 import torch
@@ -85,3 +93,79 @@ def begin(seed, scale=1 / 8, n_layers=2):  # 1/8 is 1/√d_k
 
 def steps(right):
     return 20 * len(right) if right[-1] >= 0.95 else "-"
+
+
+def without_scale(seed, start, rate):  # factors for W_Q and W_K
+    model = begin(seed, 1.0)
+    asking = [W for layer in model.layers for W in (layer.W_Q, layer.W_K)]
+    for W in asking:
+        W.data *= start
+    others = [W for name, W in model.named_parameters() if name[-1] not in "QK"]
+    rates = {"params": asking, "lr": 0.003 * rate}, {"params": others}
+    return model, torch.optim.Adam(rates, 0.003, fused=True)
+
+
+@cache
+def _stored_arrays():
+    with (files("attnbook") / "data" / "copying.npz").open("rb") as file, np.load(file) as held:
+        return dict(held)
+
+
+def stored_models(seeds=range(10)):
+    """Return the stored models of these seeds, of which each is a new copy.
+
+    Args:
+        seeds: from 0 to 9.
+
+    Raises:
+        ValueError: for another seed.
+
+    >>> [model] = stored_models([1])
+    >>> share_right(model) > 0.95
+    True
+    """
+    held, models = _stored_arrays(), []
+    known = held["seeds"].tolist()
+    for seed in seeds:
+        if seed not in known:
+            raise ValueError(f"a seed must be one of {known}; got {seed!r}")
+        with torch.random.fork_rng(devices=[]):  # the random entries are replaced
+            model = Model(held["scale"].item())
+        row = known.index(seed)
+        entries = {name: torch.from_numpy(held[name][row]) for name in model.state_dict()}
+        model.load_state_dict(entries)
+        models.append(model)
+    return models
+
+
+def stored_curves():
+    """Return what `train` returned for each of the stored models: the shares after 20, 40, … steps.
+
+    >>> curves = stored_curves()
+    >>> len(curves), steps(curves[0])
+    (10, 200)
+    """
+    return [curve[np.isfinite(curve)].tolist() for curve in _stored_arrays()["curves"]]
+
+
+def stored_on():
+    """Return the day on which the stored models were trained."""
+    return str(_stored_arrays()["day"])
+
+
+def stored():
+    """Return what `train` returned without the scale, and with another one, and the day.
+
+    >>> sorted(stored())
+    ['measured', 'ways']
+    """
+    return json.loads((files("attnbook") / "data" / "copying.json").read_text(encoding="utf-8"))
+
+
+def stored_ways():
+    """Return the curves of ten seeds by way.
+
+    >>> {way: len(curves) for way, curves in stored_ways().items()}
+    {'none': 10, 'rate': 10, 'start': 10, '1/d_k': 10}
+    """
+    return stored()["ways"]["found"]

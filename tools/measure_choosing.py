@@ -1,17 +1,19 @@
-"""Train the indexer of chapter 20's first figure, and ask a trained model what its best keys hold.
+"""Train the indexers of chapter 20, and ask a trained model what its best keys hold.
 
 Training differs in its last bits from one computer to another, and the trained model of chapter 19
 is not on all of them. So the numbers are stored: `python -m tools.measure_choosing 2026-11-26`
-writes them anew, with the day. The text is the first 512 tokens of the Apache License, which lies
-in `attnbook/data`.
+writes them anew, with the day. The indexers learn from the stored models of chapter 17. The text
+for chapter 19's model is the first 512 tokens of the Apache License, which lies in `attnbook/data`.
+`tools/measured.py` says how `--compare` compares. The frames of the first figure are of one model,
+so their shares may differ by 0.1.
 """
 
 # mypy: allow-untyped-calls
 
 from __future__ import annotations
 
-import json
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from attnbook import choosing, copying
 from attnlib import masks
 from tools import ROOT
 from tools.measure_heads import heads
+from tools.measured import in_json, main, numbers_apart
 
 STORED = ROOT / "attnbook" / "data" / "choosing.json"
 STEPS = (0, 50, 100, 200)
@@ -28,8 +31,7 @@ STEPS = (0, 50, 100, 200)
 
 def frames(seed: int = 2) -> dict[str, Any]:
     """Return weights of layer 2 in percent, the keys that its indexer chooses, and shares."""
-    model = copying.begin(seed)
-    copying.train(model, seed)
+    [model] = copying.stored_models([seed])
     model.requires_grad_(False)
     torch.manual_seed(100 + seed)
     indexers = [choosing.Indexer(), choosing.Indexer()]
@@ -117,13 +119,26 @@ def minilm() -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Measure and store."""
-    [day] = sys.argv[1:]
-    torch.set_num_threads(1)
-    found = {"measured": day, "frames": frames(), "minilm": minilm()}
-    STORED.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+def shares_apart(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return the shares of two sets of frames that differ by more than 0.1."""
+    old, found = ({name: x[name] for name in ("dense", "last", "right")} for x in (stored, new))
+    return numbers_apart(old, found, rtol=0, atol=0.1)
 
+
+def shares(way: str) -> list[float]:
+    """Return the shares of right guesses of ten models whose keys are chosen in this way."""
+    found = []
+    for seed, model in enumerate(copying.stored_models()):
+        model.requires_grad_(False)
+        found.append(round(choosing.share_right(model, choosing.WAYS[way](model, seed)), 4))
+    return found
+
+
+TABLES = {
+    "frames": in_json(STORED, "frames", {"": frames}, shares_apart),
+    "minilm": in_json(STORED, "minilm", {"": minilm}, numbers_apart),
+    "table": in_json(STORED, "table", {way: partial(shares, way) for way in choosing.WAYS}),
+}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

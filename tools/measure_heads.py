@@ -2,14 +2,14 @@
 
 The model is that of chapter 19, its text the first 512 tokens of the Apache License, which lies in
 `attnbook/data`. A page below chapter 13 quotes the numbers; so that it needs no model, they are
-stored: `python -m tools.measure_heads 2026-11-24` writes them anew, with the day.
+stored: `python -m tools.measure_heads 2026-11-24` writes them anew, with the day, and `--compare`
+compares them number by number.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from attnbook import trained
 from tools import ROOT
+from tools.measured import Table, main, numbers_apart
 
 STORED = ROOT / "attnbook" / "data" / "minilm_heads.csv"
 N_TOKENS = 512
@@ -102,7 +103,7 @@ def measured() -> NDArray[np.float64]:
     return np.array(rows)
 
 
-def main(day: str, path: Path = STORED) -> None:
+def write(found: dict[str, dict[str, NDArray[np.float64]]], day: str) -> None:
     """Write the file."""
     head = (
         f"72 heads of {trained.HUB}, revision {trained.REVISION},\n"
@@ -110,8 +111,16 @@ def main(day: str, path: Path = STORED) -> None:
         "tools/measure_heads.py. attnbook/trained.py says what the columns mean.\n"
         + ",".join(trained.COLUMNS)
     )
-    np.savetxt(path, measured(), fmt="%.3f", delimiter=",", header=head)
+    columns = np.stack(list(found[""].values()), axis=1)
+    np.savetxt(STORED, columns, fmt="%.3f", delimiter=",", header=head)
 
+
+def by_column() -> dict[str, NDArray[np.float64]]:
+    """Return the columns by name."""
+    return dict(zip(trained.COLUMNS, measured().T, strict=True))
+
+
+TABLES = {"heads": Table({"": by_column}, lambda _: trained.rounded_heads(), write, numbers_apart)}
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(TABLES))

@@ -3,15 +3,15 @@
 The pages are "Which program is learned?" and "A state and a softmax". This takes an hour and a half
 on one thread, and training differs in its last bits from one computer to another. So the numbers
 are stored: `python -m tools.measure_learning 2026-11-26` writes them anew, with the day.
+`tools/measured.py` says how `--compare` compares; each mean of each row counts, at all its steps.
 """
 
 # mypy: allow-untyped-calls
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,61 +20,65 @@ import torch
 
 from attnbook import copying, learning
 from tools import ROOT
+from tools.measured import Table, in_json, main
 
 STORED = ROOT / "attnbook" / "data" / "learning.json"
-N_SEEDS = 10
+SEEDS = range(10)
 Layer = Callable[[], torch.nn.Module]
+Row = Callable[[], Any]
 
 
-def trained(
-    models: Iterable[tuple[str, Sequence[Layer], Callable[..., Any]]], at: list[int]
-) -> dict[str, Any]:
-    """Return the three shares of each model by name, at these steps, for each seed."""
-    found = {}
-    for name, layers, draw in models:
-        rows = [
-            learning.learn(learning.begin_with(seed, layers), draw, at, seed)
-            for seed in range(N_SEEDS)
-        ]
-        found[name] = np.round(rows, 3).tolist()
-        print(name, np.round(np.mean(rows, axis=0), 2).tolist(), flush=True)
-    return {"at": at, "found": found}
+def trained(layers: Sequence[Layer], draw: Callable[..., Any], at: list[int]) -> Any:
+    """Return the three shares of a model at these steps, for each seed."""
+    rows = [learning.learn(learning.begin_with(seed, layers), draw, at, seed) for seed in SEEDS]
+    return np.round(rows, 3).tolist()
 
 
-def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, list[Layer], Callable[..., Any]]:
+def table(name: str, at: list[int], models: dict[str, tuple[list[Layer], Any]]) -> Table:
+    """Return the table of models that are asked at these steps."""
+    rows = {model: partial(trained, *how, at) for model, how in models.items()}
+    return in_json(STORED, name, rows, at=at)
+
+
+def alike(kind: str, n: int) -> list[Layer]:
+    """Return n layers with weights of a kind."""
+    return [partial(learning.Weighted, kind) for _ in range(n)]
+
+
+def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
     """Return the name, the layers, and the texts of a model with layers of both kinds."""
     layers: list[Layer] = [partial(learning.Small, d_k, name) for name in names]
-    return f"{d_k}: {', '.join(names)}", layers, learning.skipping
+    return f"{d_k}: {', '.join(names)}", (layers, learning.skipping)
 
 
-def main() -> None:
-    """Measure and store."""
-    [day] = sys.argv[1:]
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    numbers = {1: "one layer", 2: "two layers"}
-    kinds = [
-        (f"{numbers[n]}, {kind}", n * [partial(learning.Weighted, kind)], copying.repeats)
-        for n in numbers
-        for kind in learning.KINDS
-    ]
-    skips = [
-        (kind, 2 * [partial(learning.Weighted, kind)], learning.skipping)
-        for kind in ("sum", "softmax")
-    ]
-    pairs = [(one, other) for one in ("state", "softmax") for other in ("state", "softmax")]
-    hybrids = [hybrid(d_k, layers) for d_k in (4, 8) for layers in pairs]
-    hybrids.insert(len(pairs), hybrid(4, ("softmax", "sum")))
-    fours = ["state"] * 3 + ["softmax"], ["state"] * 4, ["softmax"] * 4, ["softmax"] + ["state"] * 3
-    found = {
-        "measured": day,
-        "kinds": trained(kinds, [200, 300, 500, 1_000]),
-        "skips": trained(skips, [200, 300, 500, 1_000]),
-        "hybrids": trained(hybrids, [500, 1_000, 2_000, 4_000]),
-        "deep": trained([hybrid(4, layers) for layers in fours], [500, 1_000, 2_000, 4_000]),
-    }
-    STORED.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+def sums() -> list[list[float]]:
+    """Return the three shares of ten sums that are trained as in chapter 17."""
+    rows = []
+    for seed in SEEDS:
+        model = learning.begin_sum(seed)
+        rows.append([copying.train(model, seed)[-1], *learning.named(model)])
+    return [[round(float(share), 4) for share in row] for row in rows]
 
+
+NUMBERS = {1: "one layer", 2: "two layers"}
+KINDS = {
+    f"{number}, {kind}": (alike(kind, n), copying.repeats)
+    for n, number in NUMBERS.items()
+    for kind in learning.KINDS
+}
+SKIPS = {kind: (alike(kind, 2), learning.skipping) for kind in ("sum", "softmax")}
+PAIRS = [(one, other) for one in ("state", "softmax") for other in ("state", "softmax")]
+HYBRIDS = dict(
+    [hybrid(4, pair) for pair in [*PAIRS, ("softmax", "sum")]] + [hybrid(8, pair) for pair in PAIRS]
+)
+FOURS = ["state"] * 3 + ["softmax"], ["state"] * 4, ["softmax"] * 4, ["softmax"] + ["state"] * 3
+TABLES = {
+    "sums": in_json(STORED, "sums", {"sum": sums}),
+    "kinds": table("kinds", [200, 300, 500, 1_000], KINDS),
+    "skips": table("skips", [200, 300, 500, 1_000], SKIPS),
+    "hybrids": table("hybrids", [500, 1_000, 2_000, 4_000], HYBRIDS),
+    "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(hybrid, 4), FOURS))),
+}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(TABLES))

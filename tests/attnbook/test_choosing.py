@@ -3,20 +3,81 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from attnbook import choosing
+from attnbook import choosing, copying
 from tools import ROOT
 from tools.notebooks import read
 
 
-@pytest.mark.parametrize("name", ["Indexer", "scores", "attend", "distance", "teach"])
+@pytest.mark.parametrize("name", ["Indexer", "distance", "teach", "taught"])
 def test_the_function_is_that_of_the_chapter(name: str) -> None:
     cells = read(ROOT / "chapters" / "20_choosing_keys.ipynb")["cells"]
     source = inspect.getsource(getattr(choosing, name)).strip()
     assert sum(source in cell["source"] for cell in cells) == 1
+
+
+@pytest.fixture(scope="module")
+def model() -> copying.Model:
+    """Return the first stored model, frozen."""
+    [first] = copying.stored_models([0])
+    return first.requires_grad_(False)
+
+
+@pytest.mark.parametrize("way", ["all keys", "exact", "last 16", "SVD", "none"])
+def test_what_needs_no_teaching_is_stored_as_it_is_computed(way: str, model: copying.Model) -> None:
+    found = choosing.share_right(model, choosing.WAYS[way](model, 0))
+    assert abs(found - choosing.table()[way][0]) < 0.005
+
+
+@pytest.mark.parametrize("way", ["all, 50", "own, 50"])
+def test_a_short_teaching_is_stored_as_it_is_run(way: str, model: copying.Model) -> None:
+    """The last digits depend on the computer, so the share of right guesses may differ a little."""
+    found = choosing.share_right(model, choosing.WAYS[way](model, 0))
+    assert abs(found - choosing.table()[way][0]) < 0.1
+
+
+def test_each_way_teaches_what_its_name_says(
+    model: copying.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def taught(model: copying.Model, seed: int, shown: Any = None, *more: Any, **kind: Any) -> None:
+        asked.append((shown, more, kind))
+
+    monkeypatch.setattr(choosing, "taught", taught)
+    for way in list(choosing.WAYS)[4:]:
+        choosing.WAYS[way](model, 0)
+    every, own, any_two = choosing.every, choosing.own_two, choosing.any_two
+    kinds = [{"kind": kind} for kind in (choosing.short_index, choosing.Product)]
+    assert asked[:4] == [(shown, (), {}) for shown in (None, every, own, any_two)]
+    assert asked[4:] == [
+        *((shown, (50,), {}) for shown in (every, own)),
+        *((every, (), kind) for kind in kinds),
+    ]
+
+
+@pytest.mark.parametrize("kind", [choosing.short_index, choosing.Product])
+def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> None:
+    choose = choosing.taught(model, 0, choosing.any_two, 2, kind)
+    X = model.enter(copying.kept[:5, :-1])
+    for seen in choose:
+        assert not seen(X).triu(1).any()
+        assert (seen(X).sum(-1) == torch.arange(1, 33).clamp(max=2)).all()
+    assert [p.shape[1] for p in kind().parameters()] in ([8, 2, 4], [2, 2])
+
+
+def test_the_table_has_a_row_for_each_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    table = choosing.table()
+    assert list(table) == list(choosing.WAYS) and {len(row) for row in table.values()} == {10}
+    choosing.show(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 13
+    assert lines[2].split() == ["0"] + [f"{row[0]:.2f}" for row in table.values()]
 
 
 def test_the_stored_frames_are_those_of_a_causal_row_with_two_keys() -> None:

@@ -1,13 +1,16 @@
-"""`attnbook.copying` is the program of chapter 17."""
+"""`attnbook.copying` is the program of chapter 17, and what is stored is what it learns."""
 
 from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
+import torch
 
 from attnbook import copying
 from tools import ROOT
+from tools.measure_copying import ends
 from tools.notebooks import read
 
 NAMES = ["repeats", "Attention", "Model", "share_right", "go_on", "train", "begin", "steps"]
@@ -18,3 +21,74 @@ def test_the_function_is_that_of_the_chapter(name: str) -> None:
     cells = read(ROOT / "chapters" / "17_training.ipynb")["cells"]
     source = inspect.getsource(getattr(copying, name)).strip()
     assert sum(source in cell["source"] for cell in cells) == 1
+
+
+def test_the_function_is_that_of_the_page_on_the_scale() -> None:
+    cells = read(ROOT / "chapters" / "17_scale.ipynb")["cells"]
+    source = inspect.getsource(copying.without_scale).strip()
+    assert sum(source in cell["source"] for cell in cells) == 1
+
+
+def test_a_seed_that_is_not_stored_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"one of \[0, 1, .*, 9\]; got 10"):
+        copying.stored_models([3, 10])
+
+
+def test_a_stored_model_is_a_copy_and_draws_nothing() -> None:
+    state = torch.random.get_rng_state()
+    one, other = copying.stored_models([2, 2])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    with torch.no_grad():
+        one.out.bias += 1
+    assert not torch.equal(one.out.bias, other.out.bias)
+
+
+def test_the_stored_models_do_what_their_training_ended_with() -> None:
+    """The entries were rounded after training, so a few of 5,000 guesses may differ."""
+    for model, curve in zip(copying.stored_models(), copying.stored_curves(), strict=True):
+        assert abs(copying.share_right(model) - curve[-1]) < 0.002
+        assert 1 <= len(curve) <= 15 and (curve[-1] >= 0.95) == (max(curve) >= 0.95)
+
+
+def test_the_stored_models_come_from_their_seeds() -> None:
+    """Training moves an entry by little in a step, so the beginning is still seen in the end."""
+    for seed, model in enumerate(copying.stored_models()):
+        start, end = (
+            torch.cat([W.detach().flatten() for W in one.parameters()])
+            for one in (copying.begin(seed), model)
+        )
+        assert torch.corrcoef(torch.stack([start, end]))[0, 1] > 0.5
+
+
+def test_a_short_training_is_stored_as_it_is_run() -> None:
+    """The last digits depend on the computer, so the shares may differ a little."""
+    model, rng, right = copying.begin(0), np.random.default_rng(0), []
+    adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
+    for _ in range(4):
+        copying.go_on(model, adam, rng)
+        right.append(copying.share_right(model))
+    assert np.abs(np.array(right) - copying.stored_curves()[0][:4]).max() < 0.02
+
+
+@pytest.mark.parametrize(("way", "factors"), [("none", (1, 1)), ("start", (8**-0.5, 1))])
+def test_a_short_training_without_the_scale_too(way: str, factors: tuple[float, float]) -> None:
+    model, adam = copying.without_scale(0, *factors)
+    rng = np.random.default_rng(0)
+    for share in copying.stored_ways()[way][0][:3]:
+        copying.go_on(model, adam, rng)
+        assert abs(copying.share_right(model) - share) < 0.02
+
+
+def test_a_training_ends_at_95_percent_or_after_300_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "go_on", lambda *_: None)
+    shares = iter([0.1, 0.96] + [0.3] * 15)
+    monkeypatch.setattr(copying, "share_right", lambda _: next(shares))
+    learned, failed = (copying.train(torch.nn.Linear(1, 1)) for _ in range(2))
+    assert [copying.steps(curve) for curve in (learned, failed)] == [40, "-"]
+    assert ends([learned, failed]).tolist() == [[2 / 15, 0.96], [1, 0.3]]
+
+
+def test_ten_seeds_of_each_way_are_stored() -> None:
+    for curves in copying.stored_ways().values():
+        assert len(curves) == 10 and all(1 <= len(curve) <= 15 for curve in curves)
+    assert copying.stored()["measured"]["ways"]["day"] == copying.stored_on()

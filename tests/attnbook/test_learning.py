@@ -14,6 +14,8 @@ from tools.notebooks import read
 
 PLACES = {
     "21_learning": [
+        "Sum",
+        "begin_sum",
         "skipping",
         "named",
         "softmax",
@@ -64,6 +66,20 @@ def test_a_short_training_is_stored_as_it_is_run() -> None:
     assert np.abs(np.array(again) - found["one layer, sum"][0, 0]).max() < 0.1
 
 
+def test_the_stored_sums_copy_and_share_their_guesses_after_a_skip() -> None:
+    found = learning.stored_sums()
+    assert found.shape == (10, 3) and found[:, 0].min() > 0.9
+    assert (found[:, 1:].sum(axis=1) < 1).all()
+
+
+def test_a_sum_is_a_kind_of_weights_with_its_own_scale() -> None:
+    [layer, _] = learning.begin_sum(0).layers
+    Q, K = torch.randn(2, 5, 64)
+    scores = (Q @ layer.W_Q) @ (K @ layer.W_K).mT / 8
+    assert torch.allclose(layer.weights(Q, K), learning.KINDS["sum"](scores), atol=1e-6)
+
+
+@pytest.mark.slow
 def test_a_short_training_of_both_kinds_is_stored_as_it_is_run() -> None:
     at, found = learning.measured("hybrids")
     layers = [lambda: learning.Small(4, "state"), lambda: learning.Small(4, "softmax")]

@@ -1,0 +1,90 @@
+"""Train the ten models of chapter 17, and ten models without its scale or with another one.
+
+`python -m tools.measure_copying 2026-11-27` stores the models in `attnbook/data/copying.npz` and
+what becomes of the other scales in `copying.json`, with the day. Chapters 17 and 20 ask the stored
+models, and so do the pages "What the scale does to training", "Another scale" and "Which program is
+learned?". The training of the stored models is the control of the other scales. `tools/measured.py`
+says how `--compare` compares; of a curve count its length and its last share.
+"""
+
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnbook import copying
+from tools import ROOT
+from tools.measured import Table, in_json, main, means_apart, when
+
+DATA = ROOT / "attnbook" / "data"
+SEEDS = range(10)
+SCALE = 1 / 8
+MOST = 15  # numbers of a curve, of 20 steps each
+Curve = list[float]
+
+
+def models() -> dict[str, Any]:
+    """Train the models, and return their entries as float16 and their curves."""
+    trained = [copying.begin(seed, SCALE) for seed in SEEDS]
+    curves = [copying.train(model, seed) for seed, model in zip(SEEDS, trained, strict=True)]
+    states = [model.state_dict() for model in trained]
+    entries = {
+        name: np.array([state[name].numpy().astype(np.float16) for state in states])
+        for name in states[0]
+    }
+    padded = [curve + [np.nan] * (MOST - len(curve)) for curve in curves]
+    return {**entries, "curves": np.array(padded)}
+
+
+def write_models(found: dict[str, Any], day: str) -> None:
+    """Write the models, and when and how they were trained."""
+    about: dict[str, Any] = {"seeds": list(SEEDS), "scale": SCALE, **when(day)}
+    np.savez_compressed(DATA / "copying.npz", **found[""], **about)
+
+
+def way(name: str) -> list[Curve]:
+    """Return the curves of ten models that are trained without the scale, or with 1/d_k."""
+    factors = {"none": (1, 1), "rate": (1, 8**-0.5), "start": (8**-0.5, 1)}
+    curves = []
+    for seed in SEEDS:
+        if name == "1/d_k":
+            model, adam = copying.begin(seed, 1 / 64), None
+        else:
+            model, adam = copying.without_scale(seed, *factors[name])
+        curves.append(np.round(copying.train(model, seed, adam=adam), 5).tolist())
+    return curves
+
+
+def ends(curves: list[Curve]) -> NDArray[np.float64]:
+    """Return of each curve the part of the 300 steps that it took, and its last share.
+
+    >>> ends([[0.1, 0.2, 0.96], [0.1] * 15]).round(2).tolist()
+    [[0.2, 0.96], [1.0, 0.1]]
+    """
+    return np.array([(len(curve) / MOST, curve[-1]) for curve in curves])
+
+
+def ends_apart(stored: list[Curve], new: list[Curve]) -> list[str]:
+    """Return where the ends of the curves differ by more than they may."""
+    return means_apart(ends(stored), ends(new))
+
+
+def models_apart(stored: list[Curve], new: dict[str, Any]) -> list[str]:
+    """Return where new models end their training apart from the stored ones."""
+    return ends_apart(stored, [curve[np.isfinite(curve)].tolist() for curve in new["curves"]])
+
+
+WAYS = {name: partial(way, name) for name in ("none", "rate", "start", "1/d_k")}
+TABLES = {
+    "models": Table({"": models}, lambda _: copying.stored_curves(), write_models, models_apart),
+    "ways": in_json(DATA / "copying.json", "ways", WAYS, ends_apart),
+}
+
+if __name__ == "__main__":
+    sys.exit(main(TABLES))
