@@ -156,6 +156,8 @@ BAD: dict[str, list[Change]] = {
     ],
     "short_cells": [
         put("x = 2", source="x = 1\n" * 16),
+    ],
+    "most_cells_are_short": [
         lambda notebook: [
             cell.update(source="x = 1\n\n" * 5)
             for cell in notebook["cells"]

@@ -87,7 +87,7 @@ class Forks:
         module, *arguments = command[command.index("-m") + 1 :]
         variables = {name: value for name, value in env.items() if name != "JPY_PARENT_PID"}
         given = ([module, *arguments], cwd, variables, self.path)
-        process = self.context.Process(target=run, args=given, daemon=True)
+        process = self.context.Process(target=run, args=given)
         with mock.patch.dict(os.environ, BACKEND):
             process.start()
         # The manager ends the group of the kernel, which must not be ours any more.

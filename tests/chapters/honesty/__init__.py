@@ -10,7 +10,9 @@ from honesty import content, execution
 from honesty.cells import Rule
 
 PAGE_RULES: dict[str, Rule] = {rule.__name__: rule for rule in (*execution.RULES, *content.RULES)}
-CHAPTER_RULES: dict[str, Rule] = {rule.__name__: rule for rule in content.CHAPTER_RULES}
+CHAPTER_RULES: dict[str, Rule] = {
+    rule.__name__: rule for rule in (*execution.CHAPTER_RULES, *content.CHAPTER_RULES)
+}
 RULES = PAGE_RULES | CHAPTER_RULES
 
 __all__ = ["CHAPTER_RULES", "PAGE_RULES", "RULES", "content", "execution"]
