@@ -9,22 +9,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from implementations import DTYPES
+from claims import claims
+from implementations import DTYPES, IMPLEMENTATIONS
 from torch.nn import functional
 
 import attnlib
-from attnlib import conformance, numpy_dense, torch_dense
+from attnlib import conformance, numpy_dense, numpy_tokenwise, torch_dense
 from attnlib.conformance import (
     CLAIMED,
     TOPICS,
-    Call,
+    Case,
     Given,
     Kernel,
     _definition,
@@ -109,28 +110,6 @@ def in_steps(powers: Array, value: Array) -> tuple[Array, Array]:
     return total, output
 
 
-@pytest.fixture(autouse=True, scope="module")
-def truths_are_kept() -> Iterator[None]:
-    """Compute the truth of each case once, for all kernels."""
-    kept: dict[Any, Any] = {}
-
-    def keeping(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        def kept_or_new(call: Call) -> Any:
-            given = [*call.given.values(), *[call.upstream] * (call.upstream is not None)]
-            numbers = [own.numbers.tobytes() for own in given]
-            key = function.__name__, str(call), *numbers
-            if key not in kept:
-                kept[key] = function(call)
-            return kept[key]
-
-        return kept_or_new
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("output", "gradients"):
-            patch.setattr(_definition, name, keeping(getattr(_definition, name)))
-        yield
-
-
 def topics(report: conformance.Report) -> set[str]:
     return {result.case.topic for result in report.failed}
 
@@ -182,6 +161,51 @@ def test_a_mistake_fails_the_topics_that_it_touches(mistake: str) -> None:
     report = check(lambda *a, **o: formula(*a, **o, change=mistake), "numpy")
     assert not report.passed
     assert topics(report) == MISTAKES[mistake], str(report)
+
+
+# -- the truth -------------------------------------------------------------------------------------
+
+
+def differing(asked: list[Case]) -> list[str]:
+    """Return the cases whose truth has another bit than the definition, one query at a time."""
+    found = []
+    for case in asked:
+        own = _definition.problem(case.call)
+        if own.softcap is not None or own.sinks is not None:
+            own = _definition.without_cap_and_sinks(own)
+        truth = _definition.attention(own.query, own.key, own.value, own.attn_mask, own.scale)
+        attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
+        loops = attend(own.query, own.key, own.value, own.attn_mask, scale=own.scale)
+        if [(x.shape, x.tobytes()) for x in truth] != [(x.shape, x.tobytes()) for x in loops]:
+            found.append(str(case))
+    return found
+
+
+def with_truths(most: int) -> list[Case]:
+    """Return the cases whose truth is computed, of at most so many products of two numbers."""
+    kernel = claims(next(form for form in IMPLEMENTATIONS if form.name == "torch_dense"))
+    found = []
+    for case in cases(kernel=kernel):
+        call = case.call
+        if not call.refused:
+            query, key, value = (x.shape for x in _definition.problem(call)[:3])
+            products = key[-2] * (key[-1] + value[-1]) * math.prod(query[:-1])
+            if products <= most:
+                found.append(case)
+    return found
+
+
+def test_the_truth_is_the_definition_to_the_last_bit() -> None:
+    asked = with_truths(most=7_000)
+    assert {case.topic for case in asked} == set(TOPICS) - {"errors"}
+    assert differing(asked) == []
+
+
+@pytest.mark.slow
+def test_the_truth_of_long_cases_is_the_definition_to_the_last_bit() -> None:
+    asked = with_truths(most=10**7)
+    assert len(asked) > 850
+    assert differing(asked) == []
 
 
 # -- kernels on tensors ----------------------------------------------------------------------------
