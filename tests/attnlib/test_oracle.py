@@ -18,6 +18,7 @@ import pytest
 import torch
 from claims import claims
 from implementations import DTYPES, IMPLEMENTATIONS
+from runs import noticing
 from torch.nn import functional
 
 import attnlib
@@ -156,9 +157,19 @@ MISTAKES = {
 }
 
 
+def mistaken(mistake: str) -> Callable[..., Array]:
+    return lambda *a, **o: formula(*a, **o, change=mistake)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_topic_that_a_mistake_touches_notices_it(mistake: str) -> None:
+    assert noticing(mistaken(mistake), "numpy", MISTAKES[mistake]) == MISTAKES[mistake]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_fails_the_topics_that_it_touches(mistake: str) -> None:
-    report = check(lambda *a, **o: formula(*a, **o, change=mistake), "numpy")
+    report = check(mistaken(mistake), "numpy")
     assert not report.passed
     assert topics(report) == MISTAKES[mistake], str(report)
 
@@ -290,6 +301,13 @@ TENSOR_MISTAKES: dict[str, tuple[Callable[..., Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("mistake", TENSOR_MISTAKES)
+def test_each_topic_that_a_mistake_on_tensors_touches_notices_it(mistake: str) -> None:
+    change, expected = TENSOR_MISTAKES[mistake]
+    assert noticing(on_tensors(change), "torch", expected) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", TENSOR_MISTAKES)
 def test_a_mistake_on_tensors_fails_the_topics_that_it_touches(mistake: str) -> None:
     change, expected = TENSOR_MISTAKES[mistake]
     report = check(on_tensors(change), only=["values", "layouts", "gradients", "mask gradients"])
@@ -299,16 +317,21 @@ def test_a_mistake_on_tensors_fails_the_topics_that_it_touches(mistake: str) -> 
 LITTLE: dict[str, Any] = {"only": ["causal"]}
 
 
-def test_a_kernel_that_raises_on_every_call() -> None:
+FEW = {"causal", "empty", "mask gradients", "errors"}
+ALL = pytest.param(ASKED, marks=pytest.mark.slow, id="all")
+
+
+@pytest.mark.parametrize("asked", [pytest.param(FEW, id="few"), ALL])
+def test_a_kernel_that_raises_on_every_call(asked: set[str]) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no kernel\nfor this GPU")
 
-    report = check(broken)
+    report = check(broken, only=asked)
     assert not report.passed and not any(result.passed for result in report.results)
-    assert {result.case.topic for result in report.refused} == ASKED
+    assert {result.case.topic for result in report.refused} == asked
     assert f"refused {len(report.results)} cases: RuntimeError: no kernel for this" in str(report)
-    claimed = check(Kernel(broken, head_dims=[13], dtypes=DTYPES))
-    assert topics(claimed) == ASKED, "what is claimed has failed"
+    claimed = check(Kernel(broken, head_dims=[13], dtypes=DTYPES), only=asked)
+    assert topics(claimed) == asked, "what is claimed has failed"
     report = claimed
     assert "expected a result, but RuntimeError: no kernel for this GPU was raised" in str(report)
     assert "expected gradients, but RuntimeError" in "".join(map(str, report.failed))
@@ -422,14 +445,20 @@ def test_a_kernel_with_a_smaller_signature() -> None:
     assert report.passed, str(report)
     left_out = "masks, causal, bottom-right, windows, groups (left out)"
     assert left_out in str(report)
-    report = check(small_kernel, "numpy")
+    report = check(small_kernel, "numpy", only=["values", "masks", "causal", "numbers"])
     assert report.passed
     assert re.search(r"masks, \d+ cases of other topics \(no mask\)", str(report))
     assert not any({"masks", "causal"} & set(result.case.needs) for result in report.results)
 
 
-def test_the_faults_of_torchs_own_kernel() -> None:
-    report = check(functional.scaled_dot_product_attention, without=["bottom-right", "windows"])
+# The page reference/conformance.ipynb asks this kernel all topics on each change.
+SOME = {"causal", "numbers", "errors"}
+
+
+@pytest.mark.parametrize("asked", [pytest.param(SOME, id="some"), ALL])
+def test_the_faults_of_torchs_own_kernel(asked: set[str]) -> None:
+    options: dict[str, Any] = {"only": asked, "without": ["bottom-right", "windows"]}
+    report = check(functional.scaled_dot_product_attention, **options)
     found = {result.case.name: result.message for result in report.failed}
     assert "got nan" in found["scale=-0.7"]  # causal
     assert "got nan" in found["scale=0.0"]
@@ -439,7 +468,7 @@ def test_the_faults_of_torchs_own_kernel() -> None:
         "the value is shorter than the key", "the value is longer than the key", "scale=nan",
     ):  # fmt: skip
         assert "but the call returned: Tensor" in found[name]
-    assert {"causal", "numbers", "gradients", "errors"} <= topics(report)
+    assert {"causal", "numbers", "gradients", "errors"} & asked <= topics(report)
     assert not {"values", "groups", "empty", "layouts", "dtypes"} & topics(report)
 
 
