@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from attnlib import conformance
 from attnlib.conformance import Case, Kernel, backend_for, judge
+from attnlib.conformance._calls import HEAD_DIMS
 
 
 @cache
@@ -24,3 +26,9 @@ def noticing(kernel: Callable[..., Any] | Kernel, kind: str, topics: Iterable[st
         for topic in topics
         if any(not judge(case, kernel, backend).passed for case in listed(kind, topic))
     }
+
+
+def at_one(kernel: Kernel) -> Kernel:
+    """Return a kernel that claims no more than its smallest head dimension and its first dtype."""
+    smallest, *_ = kernel.dims or [HEAD_DIMS]
+    return replace(kernel, head_dims=[smallest], dtypes=(kernel.dtypes or ["float32"])[:1])
