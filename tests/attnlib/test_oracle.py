@@ -472,6 +472,31 @@ def test_the_faults_of_torchs_own_kernel(asked: set[str]) -> None:
     assert not {"values", "groups", "empty", "layouts", "dtypes"} & topics(report)
 
 
+def told_of(every: list[Case], kinds: dict[int, str]) -> conformance.Report:
+    """Return a report in which the cases at some places fail, each with its kind of failure."""
+    found = [
+        conformance.Result(case, n not in kinds, "a call\nis wrong", kinds.get(n, ""))
+        for n, case in enumerate(every)
+    ]
+    return conformance.Report(found)
+
+
+def test_a_report_says_how_many_groups_it_leaves_out() -> None:
+    report = told_of(cases("numpy", only=["causal"])[:14], dict(enumerate("abcdefghijkl")))
+    lines = str(report).splitlines()
+    assert len(lines) <= 40
+    assert lines[-1] == "and 3 cases more, in 3 groups: --all"
+    assert "kind l" not in str(report) and len(report.told(None).splitlines()) == 3 + 4 * 12
+
+
+def test_one_case_that_little_sets_apart_is_named() -> None:
+    every = cases("numpy", only=["values"], dtypes=["float32"])
+    [place] = [
+        n for n, case in enumerate(every) if case.id == "values[queries-1-keys-70-float32-d13]"
+    ]
+    assert 'it is the case "queries: 1, keys: 70"' in str(told_of(every, {place: "other numbers"}))
+
+
 # -- what is asked ---------------------------------------------------------------------------------
 
 

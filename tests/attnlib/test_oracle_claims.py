@@ -19,8 +19,17 @@ import torch
 
 import attnlib
 from attnlib import conformance, numpy_dense, torch_dense
-from attnlib.conformance import Also, Kernel, cases, check, expected_failures
+from attnlib.conformance import (
+    Also,
+    Kernel,
+    backend_for,
+    cases,
+    check,
+    expected_failures,
+    pytest_plugin,
+)
 from attnlib.conformance.__main__ import main
+from attnlib.conformance._export import export
 from attnlib.conformance._search import Drawn, case_of
 
 right = torch_dense.scaled_dot_product_attention
@@ -237,6 +246,19 @@ def test_cases_are_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture
     assert f"{len(about)} cases are in" in capsys.readouterr().out
 
 
+def test_bounds_of_half_precision_and_log_sum_exps_are_written_too(tmp_path: Path) -> None:
+    kernel = Kernel(right, lse=Also(with_lse))
+    [lse, *_] = cases(kernel=kernel, only=["lse"], dtypes=["float16"])
+    [*_, known] = [case for case in cases(only=["dtypes"]) if "780,000" in case.name]
+    file = tmp_path / "cases.npz"
+    assert export([lse, known], file, backend_for("torch")) == 2
+    with np.load(file) as held:
+        own = {name: held[f"{lse.id}/{name}"] for name in ("query", "key", "value", "lse", "bound")}
+    truth = numpy_dense.scaled_dot_product_attention_with_lse(*list(own.values())[:3])[1]
+    np.testing.assert_allclose(own["lse"], truth, rtol=1e-12)
+    assert own["bound"].shape == ()
+
+
 # -- pytest ----------------------------------------------------------------------------------------
 
 
@@ -293,6 +315,18 @@ def test_the_plugin_asks_one_test_a_case(run: Callable[..., tuple[int, str]]) ->
     status, out = run("--attention", "own_kernels:none")
     assert status == 4
     assert "expected a function in own_kernels; it has no 'none'" in out
+
+
+def test_an_error_of_the_oracle_itself_has_its_traceback(
+    run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise LookupError("not of the kernel")
+
+    monkeypatch.setattr(pytest_plugin, "judge", broken)
+    status, out = run(*BLIND, "-k", "causal and scale-2 and d13 and not gradients")
+    assert status == 1
+    assert "LookupError: not of the kernel" in out and "def broken" in out
 
 
 def test_expected_failures_are_strict_in_pytest_too(
