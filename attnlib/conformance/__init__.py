@@ -38,7 +38,7 @@ from attnlib.conformance._claims import Also, Kernel
 from attnlib.conformance._comparison import Result, judge
 from attnlib.conformance._definition import argument_gradients, problem
 from attnlib.conformance._report import Report, followed
-from attnlib.conformance._table import tabled
+from attnlib.conformance._table import offered, tabled
 
 __all__ = ["CLAIMED", "TOPICS", "Also", "Call", "Case", "Kernel", "Report", "Result"]
 __all__ += ["cases", "check", "expected_failures", "tests"]
@@ -193,8 +193,8 @@ def check(
         results = [r if r.passed else smaller(r, kernel, backend) for r in results]
     reasons |= {dtype: backend.missing for dtype in missing}
     if not (ids or search):
-        offered = {own.topic for own in tabled(kernel, kind)} - {own.topic for own in every}
-        reasons |= {topic: "left out" for topic in TOPICS if topic in offered}
+        left_out = offered(kernel, kind) - {own.topic for own in every}
+        reasons |= {topic: "left out" for topic in TOPICS if topic in left_out}
     claimed = {"dtype": kernel.dtypes, "head dimensions": kernel.head_dims, "rank": kernel.axes}
     return Report(
         results,

@@ -186,10 +186,10 @@ class _Asked:
         """Return how far an output may be off."""
         dtype, peer = call.given["query"].dtype, call.peer
         size: Any = call.size
-        if size is None:
+        if dtype in HALF:
+            peer = self.backend.peer(call) if peer is None else peer
+        elif size is None:
             size = _tolerance.forward_size(*_definition.problem(call))
-        if peer is None and dtype in HALF:
-            peer = self.backend.peer(call)
         return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
 
     def lse(self, call: Call, lse: Any) -> None:

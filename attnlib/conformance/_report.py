@@ -118,7 +118,7 @@ class Report:
         kinds: dict[str, list[Result]] = {}
         for result in self.failed:
             kinds.setdefault(_alike(result), []).append(result)
-        passed = [r.case for r in self.results if r.passed]
+        passed = [r.case for r in self.results if r.passed] if kinds else []
         facts = [frozenset(conditions(case)) for case in passed]
         groups = []
         for kind, found in kinds.items():

@@ -62,20 +62,30 @@ def tabled(
     for dtype in dtypes or ():
         if dtype not in FLOATING:
             raise ValueError(f"dtypes must name some of {', '.join(FLOATING)}; got {dtype!r}")
+    found = []
+    for topic in CASES:
+        if topic in kept or not kept:
+            own = _of_topic(topic, kernel, kind, dtypes, seed)
+            found += [case for case in own if not {topic, *case.needs} & set(left_out)]
+    return found
+
+
+def offered(kernel: Kernel, kind: str) -> set[str]:
+    """Return the topics that have cases for a kernel of this kind, claimed or not."""
+    return {topic for topic in CASES if any(True for _ in _of_topic(topic, kernel, kind))}
+
+
+def _of_topic(
+    topic: str, kernel: Kernel, kind: str, dtypes: Sequence[str] | None = None, seed: int = 7
+) -> Iterator[Case]:
     page = 4 if kernel.pages is None else kernel.pages.page
     smallest, *others = kernel.dims or [HEAD_DIMS, *((n, n) for n in SMALLEST)]
-    found = []
-    for topic, table in CASES.items():
-        if kept and topic not in kept:
-            continue
-        for case in table():
-            if kind not in case.kinds or {topic, *case.needs} & set(left_out):
-                continue
+    for case in CASES[topic]():
+        if kind in case.kinds:
             for dims in [smallest, *(others if case.everywhere else ())]:
-                wanted = _dtypes_of(kernel, topic, dtypes, column=dims != smallest)
-                own = replace(case, head_dims=dims, seed=seed, page=page)
-                found += [replace(own, dtype=dtype) for dtype in wanted if dtype in case.dtypes]
-    return found
+                for dtype in _dtypes_of(kernel, topic, dtypes, column=dims != smallest):
+                    if dtype in case.dtypes:
+                        yield replace(case, head_dims=dims, seed=seed, page=page, dtype=dtype)
 
 
 def _dtypes_of(

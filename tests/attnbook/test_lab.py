@@ -6,7 +6,7 @@ The wrong ones are a right one with one change, so that nothing else can stop th
 from __future__ import annotations
 
 import inspect
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,24 +84,45 @@ def wrong(mistake: str) -> Callable[..., Tensor]:
     return with_mistake(*MISTAKES[mistake][1:])
 
 
-@pytest.mark.parametrize("right", [lab_attentions.attention, BLOCKWISE])
+# The page reference/lab.ipynb grades torch_blockwise on each change.
+@pytest.mark.parametrize(
+    "right", [lab_attentions.attention, pytest.param(BLOCKWISE, marks=pytest.mark.slow)]
+)
 def test_a_right_attention_passes(right: Callable[..., Any]) -> None:
     report = lab.grade(right)
     assert report.passed and report.stopped_at is None, report
     assert [outcome.verdict for outcome in report.outcomes] == ["passed"] * 7
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_wrong_attention_stops_at_its_stage(mistake: str) -> None:
-    report = lab.grade(wrong(mistake))
-    stage = MISTAKES[mistake][0]
+def tells(report: lab.Report, stage: str) -> None:
     assert report.stopped_at == stage and not report.passed, report
-    place = [*lab.STAGES].index(stage)
-    verdicts = [outcome.verdict for outcome in report.outcomes]
-    assert verdicts == ["passed"] * place + ["failed"] + ["not asked"] * (6 - place)
     assert "expected" in repr(report)
     assert f"see chapter {lab.STAGES[stage].chapter}" in repr(report)
     assert len(repr(report).splitlines()) <= 13
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_stage_of_a_wrong_attention_notices_it(mistake: str) -> None:
+    stage = MISTAKES[mistake][0]
+    report = lab.grade(wrong(mistake), [stage])
+    assert [outcome.verdict for outcome in report.outcomes] == ["failed"]
+    tells(report, stage)
+
+
+# On each change one is asked what comes before its stage, too.
+EARLY = "a boolean mask the other way around"
+
+
+@pytest.mark.parametrize(
+    "mistake", [pytest.param(m, marks=[] if m == EARLY else pytest.mark.slow) for m in MISTAKES]
+)
+def test_a_wrong_attention_stops_at_its_stage(mistake: str) -> None:
+    report = lab.grade(wrong(mistake))
+    stage = MISTAKES[mistake][0]
+    tells(report, stage)
+    place = [*lab.STAGES].index(stage)
+    verdicts = [outcome.verdict for outcome in report.outcomes]
+    assert verdicts == ["passed"] * place + ["failed"] + ["not asked"] * (6 - place)
 
 
 def test_a_softmax_over_the_wrong_axis_stops_at_once() -> None:
@@ -120,7 +141,7 @@ def test_the_smallest_case_is_told() -> None:
     assert "\n     values: queries: 1, keys: 2, float32\n" in told
     told = repr(lab.grade(lambda *_, **__: None, ["masks"]))
     assert "\n     masks: a boolean mask (7,), True takes part, float32\n" in told
-    told = repr(lab.grade(wrong("NaN in empty rows")))
+    told = repr(lab.grade(wrong("NaN in empty rows"), ["masks"]))
     assert "\n     masks: 131 keys, of which a " in told and ", got nan" in told
 
 
@@ -399,8 +420,14 @@ def test_grade_names_what_it_cannot_grade() -> None:
     assert [outcome.stage for outcome in lab.grade(DENSE, "values").outcomes] == ["values"]
 
 
-def test_python_finds_the_command(folder: Path) -> None:
+def test_python_finds_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `python -m attnbook.lab` does; another process would only import torch again."""
     write(folder / "mine.py", "attention = scaled_dot_product_attention")
-    command = [sys.executable, "-m", "attnbook.lab", "mine", "--stage", "values"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    assert done.stdout == "1 values     passed, 39 cases\n"
+    monkeypatch.setattr(sys, "argv", ["lab", "mine", "--stage", "values"])
+    monkeypatch.delitem(sys.modules, "attnbook.lab.__main__")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("attnbook.lab", run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "1 values     passed, 39 cases\n"

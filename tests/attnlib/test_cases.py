@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,9 +18,18 @@ from claims import claims
 from implementations import IMPLEMENTATIONS, Implementation
 from tolerance import HALF, assert_close, lse_size
 
-from attnlib import conformance, numpy_dense, numpy_tokenwise
+from attnlib import conformance
 from attnlib._checks import FLOATING
-from attnlib.conformance import CLAIMED, TOPICS, Case, backend_for, judge, problem
+from attnlib.conformance import (
+    CLAIMED,
+    TOPICS,
+    Call,
+    Case,
+    _definition,
+    backend_for,
+    judge,
+    problem,
+)
 from attnlib.conformance._calls import HEAD_DIMS
 from attnlib.conformance._shapes import MANY
 
@@ -31,29 +40,82 @@ def kind(form: Implementation) -> str:
     return "torch" if form.on_tensors else "numpy"
 
 
+class Known(NamedTuple):
+    """A case whose call is drawn; its log-sum-exp, and by how many ε that may be off, if any."""
+
+    case: Case
+    call: Call
+    lse: Any = None
+    lse_size: Any = None
+
+
 @cache
-def asked(form: Implementation) -> list[Case]:
-    """Return the cases that a form promises: in all dtypes, or, if it is slow, in float32."""
-    found = []
+def every(of: str, topic: str) -> list[Case]:
+    """Return the cases of a topic in all dtypes: the same for all forms of a kind."""
+    form = next(form for form in IMPLEMENTATIONS if kind(form) == of)
+    return conformance.cases(of, kernel=claims(form), only=[topic], dtypes=FLOATING)
+
+
+KNOWN: dict[tuple[str, str], Known] = {}
+
+
+def known(case: Case) -> Known:
+    """Return a case with its truth, which is computed once for all forms."""
+    key = str(case), ",".join(case.kinds)
+    if key not in KNOWN:
+        call, lse, size = case.call, None, None
+        if call.upstream is None and not call.refused:
+            output, lse = _definition.output_and_lse(call)
+            call = replace(call, truth=output if call.truth is None else call.truth)
+            query, key_, _, mask, scale = problem(call)[:5]
+            size = lse_size(query, key_, mask, scale)
+        KNOWN[key] = Known(replace(case, draw=lambda _: call), call, lse, size)
+    return KNOWN[key]
+
+
+def is_left_out(form: Implementation, case: Case) -> bool:
+    """Return whether nobody asks a case of a form, because it would take minutes."""
     is_slow = form.blocks or form.takes_long or form.name == "numpy_tokenwise"
-    for case in conformance.cases(kind(form), kernel=claims(form), dtypes=FLOATING):
-        # Blocks of a few keys are many where there are many keys.
-        many = (
-            form.blocks
-            and not form.takes_long
-            and any(words in case.name for words in ("131", "79", "70", "65", "many pages"))
-        )
-        # A column of another head dimension comes in float32, but for the topic dtypes.
-        column = case.head_dims != HEAD_DIMS
-        left_out = (is_slow or column) and case.topic != "dtypes" and case.dtype != "float32"
-        # Other blocks change nothing there, and a slow form is asked at one of them.
-        one = form.takes_long and case.topic != "values" and case.head_dims != (64, 64)
-        left_out = left_out or (column and (form.blocks or one))
-        # In the interpreter each sequence of a batch takes a tenth of a second.
-        endless = form.is_interpreted and case.name == f"a batch of {MANY:,}"
-        if not (many or left_out or endless):
-            found.append(case)
-    return found
+    # Blocks of a few keys are many where there are many keys.
+    many = (
+        form.blocks
+        and not form.takes_long
+        and any(words in case.name for words in ("131", "79", "70", "65", "many pages"))
+    )
+    # A column of another head dimension comes in float32, but for the topic dtypes.
+    column = case.head_dims != HEAD_DIMS
+    left_out = (is_slow or column) and case.topic != "dtypes" and case.dtype != "float32"
+    # Other blocks change nothing there, and a slow form is asked at one of them.
+    one = form.takes_long and case.topic != "values" and case.head_dims != (64, 64)
+    # In the interpreter each sequence of a batch takes a tenth of a second.
+    endless = form.is_interpreted and case.name == f"a batch of {MANY:,}"
+    return bool(many or left_out or (column and (form.blocks or one)) or endless)
+
+
+# What `attnlib.serving` makes of a form is made of any form in the same way.
+SERVED = ("documents", "pages", "sinks", "soft cap")
+
+
+def is_quick(form: Implementation, case: Case) -> bool:
+    """Return whether a case is asked on each change, and not by `make slow` alone.
+
+    In another dtype than float32 those are asked whose numbers are chosen for a dtype, and of each
+    other topic a column. What remains has the same shapes, masks and keywords in float32. A slow
+    form is asked the other head dimensions where all tiles are asked, and loops are not: they have
+    no tiles.
+    """
+    if form.takes_long and case.topic in SERVED and not case.everywhere:
+        return False
+    loops = form.name == "numpy_tokenwise"
+    if case.head_dims != HEAD_DIMS and (loops or (form.takes_long and case.topic != "values")):
+        return False
+    return case.dtype == "float32" or case.topic in ("dtypes", "numbers") or case.everywhere
+
+
+def asked(form: Implementation, topic: str, quick: bool) -> list[Case]:
+    """Return the cases of a topic that a form is asked, on each change or by `make slow`."""
+    found = [case for case in every(kind(form), topic) if not is_left_out(form, case)]
+    return [case for case in found if is_quick(form, case) == quick]
 
 
 class Remembering:
@@ -83,27 +145,9 @@ class Remembering:
         return [name for name, (own, bits) in self.given.items() if self.backend.bits(own) != bits]
 
 
-TRUTHS: dict[str, tuple[Any, Any]] = {}
-
-
-def with_truth(case: Case) -> tuple[Case, Any]:
-    """Return a case that knows its output, and its log-sum-exp: the same for every form."""
-    call = case.call
-    if str(case) not in TRUTHS:
-        query, key, value, mask, scale = problem(call)[:5]
-        # A truth that is given stands for loops of minutes.
-        long = call.truth is not None and call.truth.size > 10**5
-        form = numpy_dense if long else numpy_tokenwise
-        attend = form.scaled_dot_product_attention_with_lse
-        TRUTHS[str(case)] = attend(query, key, value, mask, scale=scale)
-    output, lse = TRUTHS[str(case)]
-    known = replace(call, truth=output if call.truth is None else call.truth)
-    return replace(case, draw=lambda _: known), lse
-
-
-def judged(form: Implementation, case: Case) -> None:
+def judged(form: Implementation, asked: Known) -> None:
     """Require what a case asks of a form, and what only forms promise."""
-    call = case.call
+    case, call = asked.case, asked.call
     backend = backend_of(kind(form), form.device)
     if case.topic in CLAIMED:
         result = judge(case, claims(form), backend)
@@ -117,17 +161,15 @@ def judged(form: Implementation, case: Case) -> None:
             return
         raise AssertionError("not refused")
     has_lse = call.upstream is None
-    case, truth = with_truth(case) if has_lse else (case, None)
     attend = Remembering(form, with_lse=has_lse)
     result = judge(case, attend, backend)
     assert result.passed, str(result)
     assert attend.modified() == []
     if has_lse:
-        query, key, _, mask, scale = problem(call)[:5]
         sums = "float32" if case.dtype in HALF else case.dtype
         lse = form.take(attend.lse)
         assert lse.dtype.name in ("float64", sums)
-        assert_close(lse, truth, dtype=sums, size=lse_size(query, key, mask, scale))
+        assert_close(lse, asked.lse, dtype=sums, size=asked.lse_size)
 
 
 # Of a ring of another size, what is asked at once: the rest is asked by `make slow`.
@@ -144,13 +186,28 @@ def topics() -> Iterator[Any]:
             yield pytest.param(form, topic, marks=marks, id=f"{form}-{topic}")
 
 
+def failures(form: Implementation, cases: list[Case]) -> list[str]:
+    """Return what went wrong, case by case."""
+    found = []
+    for case in cases:
+        try:
+            judged(form, known(case))
+        except Exception as error:
+            found.append(f"{case}: {error}")
+    return found
+
+
 @pytest.mark.parametrize(("form", "topic"), list(topics()))
 def test_the_cases_of_a_topic(form: Implementation, topic: str) -> None:
-    failed, chosen = [], [case for case in asked(form) if case.topic == topic]
+    chosen = asked(form, topic, quick=True)
     assert chosen
-    for case in chosen:
-        try:
-            judged(form, case)
-        except Exception as error:
-            failed.append(f"{case}: {error}")
+    failed = failures(form, chosen)
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", IMPLEMENTATIONS, ids=str)
+def test_the_other_cases(form: Implementation) -> None:
+    chosen = [case for topic in TOPICS for case in asked(form, topic, quick=False)]
+    failed = failures(form, chosen)
     assert not failed, "\n".join(failed)

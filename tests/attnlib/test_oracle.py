@@ -9,22 +9,24 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from implementations import DTYPES
+from claims import claims
+from implementations import DTYPES, IMPLEMENTATIONS
+from runs import noticing
 from torch.nn import functional
 
 import attnlib
-from attnlib import conformance, numpy_dense, torch_dense
+from attnlib import conformance, numpy_dense, numpy_tokenwise, torch_dense
 from attnlib.conformance import (
     CLAIMED,
     TOPICS,
-    Call,
+    Case,
     Given,
     Kernel,
     _definition,
@@ -109,28 +111,6 @@ def in_steps(powers: Array, value: Array) -> tuple[Array, Array]:
     return total, output
 
 
-@pytest.fixture(autouse=True, scope="module")
-def truths_are_kept() -> Iterator[None]:
-    """Compute the truth of each case once, for all kernels."""
-    kept: dict[Any, Any] = {}
-
-    def keeping(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        def kept_or_new(call: Call) -> Any:
-            given = [*call.given.values(), *[call.upstream] * (call.upstream is not None)]
-            numbers = [own.numbers.tobytes() for own in given]
-            key = function.__name__, str(call), *numbers
-            if key not in kept:
-                kept[key] = function(call)
-            return kept[key]
-
-        return kept_or_new
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("output", "gradients"):
-            patch.setattr(_definition, name, keeping(getattr(_definition, name)))
-        yield
-
-
 def topics(report: conformance.Report) -> set[str]:
     return {result.case.topic for result in report.failed}
 
@@ -177,11 +157,66 @@ MISTAKES = {
 }
 
 
+def mistaken(mistake: str) -> Callable[..., Array]:
+    return lambda *a, **o: formula(*a, **o, change=mistake)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_topic_that_a_mistake_touches_notices_it(mistake: str) -> None:
+    assert noticing(mistaken(mistake), "numpy", MISTAKES[mistake]) == MISTAKES[mistake]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_fails_the_topics_that_it_touches(mistake: str) -> None:
-    report = check(lambda *a, **o: formula(*a, **o, change=mistake), "numpy")
+    report = check(mistaken(mistake), "numpy")
     assert not report.passed
     assert topics(report) == MISTAKES[mistake], str(report)
+
+
+# -- the truth -------------------------------------------------------------------------------------
+
+
+def differing(asked: list[Case]) -> list[str]:
+    """Return the cases whose truth has another bit than the definition, one query at a time."""
+    found = []
+    for case in asked:
+        own = _definition.problem(case.call)
+        if own.softcap is not None or own.sinks is not None:
+            own = _definition.without_cap_and_sinks(own)
+        truth = _definition.attention(own.query, own.key, own.value, own.attn_mask, own.scale)
+        attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
+        loops = attend(own.query, own.key, own.value, own.attn_mask, scale=own.scale)
+        if [(x.shape, x.tobytes()) for x in truth] != [(x.shape, x.tobytes()) for x in loops]:
+            found.append(str(case))
+    return found
+
+
+def with_truths(most: int) -> list[Case]:
+    """Return the cases whose truth is computed, of at most so many products of two numbers."""
+    kernel = claims(next(form for form in IMPLEMENTATIONS if form.name == "torch_dense"))
+    found = []
+    for case in cases(kernel=kernel):
+        call = case.call
+        if not call.refused:
+            query, key, value = (x.shape for x in _definition.problem(call)[:3])
+            products = key[-2] * (key[-1] + value[-1]) * math.prod(query[:-1])
+            if products <= most:
+                found.append(case)
+    return found
+
+
+def test_the_truth_is_the_definition_to_the_last_bit() -> None:
+    asked = with_truths(most=7_000)
+    assert {case.topic for case in asked} == set(TOPICS) - {"errors"}
+    assert differing(asked) == []
+
+
+@pytest.mark.slow
+def test_the_truth_of_long_cases_is_the_definition_to_the_last_bit() -> None:
+    asked = with_truths(most=10**7)
+    assert len(asked) > 850
+    assert differing(asked) == []
 
 
 # -- kernels on tensors ----------------------------------------------------------------------------
@@ -266,6 +301,13 @@ TENSOR_MISTAKES: dict[str, tuple[Callable[..., Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("mistake", TENSOR_MISTAKES)
+def test_each_topic_that_a_mistake_on_tensors_touches_notices_it(mistake: str) -> None:
+    change, expected = TENSOR_MISTAKES[mistake]
+    assert noticing(on_tensors(change), "torch", expected) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", TENSOR_MISTAKES)
 def test_a_mistake_on_tensors_fails_the_topics_that_it_touches(mistake: str) -> None:
     change, expected = TENSOR_MISTAKES[mistake]
     report = check(on_tensors(change), only=["values", "layouts", "gradients", "mask gradients"])
@@ -275,16 +317,21 @@ def test_a_mistake_on_tensors_fails_the_topics_that_it_touches(mistake: str) -> 
 LITTLE: dict[str, Any] = {"only": ["causal"]}
 
 
-def test_a_kernel_that_raises_on_every_call() -> None:
+FEW = {"causal", "empty", "mask gradients", "errors"}
+ALL = pytest.param(ASKED, marks=pytest.mark.slow, id="all")
+
+
+@pytest.mark.parametrize("asked", [pytest.param(FEW, id="few"), ALL])
+def test_a_kernel_that_raises_on_every_call(asked: set[str]) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no kernel\nfor this GPU")
 
-    report = check(broken)
+    report = check(broken, only=asked)
     assert not report.passed and not any(result.passed for result in report.results)
-    assert {result.case.topic for result in report.refused} == ASKED
+    assert {result.case.topic for result in report.refused} == asked
     assert f"refused {len(report.results)} cases: RuntimeError: no kernel for this" in str(report)
-    claimed = check(Kernel(broken, head_dims=[13], dtypes=DTYPES))
-    assert topics(claimed) == ASKED, "what is claimed has failed"
+    claimed = check(Kernel(broken, head_dims=[13], dtypes=DTYPES), only=asked)
+    assert topics(claimed) == asked, "what is claimed has failed"
     report = claimed
     assert "expected a result, but RuntimeError: no kernel for this GPU was raised" in str(report)
     assert "expected gradients, but RuntimeError" in "".join(map(str, report.failed))
@@ -398,14 +445,20 @@ def test_a_kernel_with_a_smaller_signature() -> None:
     assert report.passed, str(report)
     left_out = "masks, causal, bottom-right, windows, groups (left out)"
     assert left_out in str(report)
-    report = check(small_kernel, "numpy")
+    report = check(small_kernel, "numpy", only=["values", "masks", "causal", "numbers"])
     assert report.passed
     assert re.search(r"masks, \d+ cases of other topics \(no mask\)", str(report))
     assert not any({"masks", "causal"} & set(result.case.needs) for result in report.results)
 
 
-def test_the_faults_of_torchs_own_kernel() -> None:
-    report = check(functional.scaled_dot_product_attention, without=["bottom-right", "windows"])
+# The page reference/conformance.ipynb asks this kernel all topics on each change.
+SOME = {"causal", "numbers", "errors"}
+
+
+@pytest.mark.parametrize("asked", [pytest.param(SOME, id="some"), ALL])
+def test_the_faults_of_torchs_own_kernel(asked: set[str]) -> None:
+    options: dict[str, Any] = {"only": asked, "without": ["bottom-right", "windows"]}
+    report = check(functional.scaled_dot_product_attention, **options)
     found = {result.case.name: result.message for result in report.failed}
     assert "got nan" in found["scale=-0.7"]  # causal
     assert "got nan" in found["scale=0.0"]
@@ -415,8 +468,33 @@ def test_the_faults_of_torchs_own_kernel() -> None:
         "the value is shorter than the key", "the value is longer than the key", "scale=nan",
     ):  # fmt: skip
         assert "but the call returned: Tensor" in found[name]
-    assert {"causal", "numbers", "gradients", "errors"} <= topics(report)
+    assert {"causal", "numbers", "gradients", "errors"} & asked <= topics(report)
     assert not {"values", "groups", "empty", "layouts", "dtypes"} & topics(report)
+
+
+def told_of(every: list[Case], kinds: dict[int, str]) -> conformance.Report:
+    """Return a report in which the cases at some places fail, each with its kind of failure."""
+    found = [
+        conformance.Result(case, n not in kinds, "a call\nis wrong", kinds.get(n, ""))
+        for n, case in enumerate(every)
+    ]
+    return conformance.Report(found)
+
+
+def test_a_report_says_how_many_groups_it_leaves_out() -> None:
+    report = told_of(cases("numpy", only=["causal"])[:14], dict(enumerate("abcdefghijkl")))
+    lines = str(report).splitlines()
+    assert len(lines) <= 40
+    assert lines[-1] == "and 3 cases more, in 3 groups: --all"
+    assert "kind l" not in str(report) and len(report.told(None).splitlines()) == 3 + 4 * 12
+
+
+def test_one_case_that_little_sets_apart_is_named() -> None:
+    every = cases("numpy", only=["values"], dtypes=["float32"])
+    [place] = [
+        n for n, case in enumerate(every) if case.id == "values[queries-1-keys-70-float32-d13]"
+    ]
+    assert 'it is the case "queries: 1, keys: 70"' in str(told_of(every, {place: "other numbers"}))
 
 
 # -- what is asked ---------------------------------------------------------------------------------
