@@ -21,16 +21,19 @@ import attnlib
 from attnlib import conformance, numpy_dense, torch_dense
 from attnlib.conformance import (
     Also,
+    Case,
     Kernel,
     backend_for,
     cases,
     check,
     expected_failures,
+    judge,
     pytest_plugin,
 )
 from attnlib.conformance.__main__ import main
+from attnlib.conformance._calls import E, with_mask
 from attnlib.conformance._export import export
-from attnlib.conformance._search import Drawn, case_of
+from attnlib.conformance._search import Drawn, case_of, smaller
 
 right = torch_dense.scaled_dot_product_attention
 with_lse = torch_dense.scaled_dot_product_attention_with_lse
@@ -108,6 +111,34 @@ def test_the_base_of_the_log_sum_exp_is_what_is_said() -> None:
     assert "expected (output, log-sum-exp), got Tensor" in first.message
 
 
+def test_a_log_sum_exp_and_a_merge_of_a_wrong_kind() -> None:
+    def rounded(*given: Any, **options: Any) -> Any:
+        output, lse = with_lse(*given, **options)
+        return output, lse.half()
+
+    def refuses(outputs: Any, lses: Any) -> Any:
+        raise ValueError("not merged")
+
+    [first, *_] = check(Kernel(right, lse=Also(rounded)), only=["lse"]).failed
+    assert "the log-sum-exp: expected dtype float32, got float16" in first.message
+    [first, *_] = check(Kernel(right, lse=Also(with_lse), merge=refuses), only=["merge"]).results
+    assert "expected a merged result, but ValueError: not merged was raised" in first.message
+
+
+def test_a_function_that_returns_both_is_judged_without_claims() -> None:
+    kernel = Kernel(right, lse=Also(with_lse))
+    for topic in ("lse", "merge"):
+        case = cases(kernel=kernel, only=[topic])[0]
+        assert judge(case, with_lse, backend_for("torch")).passed
+
+
+def test_a_mask_with_more_axes_than_the_kernel_is_not_claimed() -> None:
+    draw = with_mask(np.ones((1, 1, 5, 7), dtype=bool), "", (3, 5, E), (3, 7, E))
+    case = Case("masks", "a mask with four axes", draw)
+    assert Kernel(right, "HSD").unclaimed(case, case.call) == "3 axes"
+    assert Kernel(right, "BHSD").unclaimed(case, case.call) == ""
+
+
 def test_a_topic_is_not_claimed_with_a_reason() -> None:
     kernel = Kernel(right, not_claimed={"numbers": "NaN comes out"}, mask=None, gradients=False)
     report = check(kernel, only=["values", "numbers", "masks", "gradients"])
@@ -156,6 +187,20 @@ def test_a_search_finds_what_the_table_may_miss_and_makes_it_small() -> None:
     again = check(wrong_for_65_keys, case=[smallest.case.id])
     assert [str(result) for result in again.failed] == [str(smallest)]
     assert check(right, search=20).passed
+
+
+def test_a_search_keeps_to_what_is_claimed() -> None:
+    def wrong_if_causal(query: Any, key: Any, value: Any, is_causal: bool = False) -> Any:
+        return right(query, key, value, is_causal=is_causal) + is_causal
+
+    # At the bottom right alone: of a call at the top left the lengths have to stay equal.
+    kernel, backend = Kernel(wrong_if_causal, causal=["bottom-right"]), backend_for("torch")
+    case = Drawn(2, 3, 1, 17, 17, causal="topleft").case("float32", (13, 11), 7)
+    found = smaller(judge(case, kernel, backend), kernel, backend)
+    assert Drawn.of(found.case.name) == Drawn(1, 1, 1, 17, 17, causal="topleft")
+    nothing = Kernel(right, not_claimed=dict.fromkeys(("values", "gradients"), "not asked"))
+    with pytest.raises(ValueError, match="no case is left"):
+        check(nothing, search=1)
 
 
 def test_what_is_searched_is_told_by_its_id() -> None:
