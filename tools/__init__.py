@@ -1,5 +1,6 @@
 """What the Makefile calls, where the project stands, and what its table of contents lists."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@cache
 def contents() -> dict[str, Any]:
     """Return the table of contents."""
     read: dict[str, Any] = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))

@@ -85,9 +85,8 @@ def wrong(mistake: str) -> Callable[..., Tensor]:
 
 
 # The page reference/lab.ipynb grades torch_blockwise on each change.
-@pytest.mark.parametrize(
-    "right", [lab_attentions.attention, pytest.param(BLOCKWISE, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [lab_attentions.attention, BLOCKWISE])
 def test_a_right_attention_passes(right: Callable[..., Any]) -> None:
     report = lab.grade(right)
     assert report.passed and report.stopped_at is None, report

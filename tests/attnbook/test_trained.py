@@ -75,6 +75,7 @@ def test_a_package_without_weights_is_no_model(
     assert name() == trained.HUB
 
 
+@pytest.mark.slow
 @needs_package
 def test_the_stored_roundings_are_those_of_the_model() -> None:
     stored = np.stack(list(trained.rounded_heads().values()), axis=1)

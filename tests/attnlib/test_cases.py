@@ -174,6 +174,9 @@ def judged(form: Implementation, asked: Known) -> None:
 
 # Of a ring of another size, what is asked at once: the rest is asked by `make slow`.
 QUICK = ("causal", "empty")
+# These a slow form is asked by its own tests, at few sizes; and what `attnlib.serving` makes of it is
+# made of any form in the same way.
+LONG = ("gradients", "windows", "mask gradients", "layouts", "merge", *SERVED)
 
 
 def topics() -> Iterator[Any]:
@@ -181,7 +184,7 @@ def topics() -> Iterator[Any]:
     for form in IMPLEMENTATIONS:
         without = () if form.on_tensors else ("gradients", "mask gradients")
         for topic in [topic for topic in TOPICS if topic not in without]:
-            is_long = topic in ("gradients", "windows") or (form.blocks and topic not in QUICK)
+            is_long = topic in LONG or (form.blocks and topic not in QUICK)
             marks = [pytest.mark.slow] if form.takes_long and is_long else []
             yield pytest.param(form, topic, marks=marks, id=f"{form}-{topic}")
 

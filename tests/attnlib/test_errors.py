@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -212,11 +213,12 @@ def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
 
 ONES, TENSOR = np.ones((2, 4)), torch.ones(2, 4)
 ALIKE, ALIKE_TENSORS = (dict.fromkeys(("query", "key", "value"), x) for x in (ONES, TENSOR))
+with warnings.catch_warnings(action="ignore"):  # it says that this is a prototype
+    NESTED = torch.nested.nested_tensor([torch.ones(2)])
 IDS, MASK = torch.tensor([1, 2]), torch.ones(2, 2, dtype=torch.bool)
 META = torch.ones(2, 4, device="meta")
 ONE, SEVERAL = SelfAttention(4), MultiHeadSelfAttention(4, 2)
 LIMITED = SelfAttention(4, max_seq_len=1)
-NESTED = torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged)
 
 COUNTS = {"n_queries": 2, "n_keys": 3}
 NO_COUNTS = {"n_queries": [2.0, True], "n_keys": ["3", True]}

@@ -101,7 +101,6 @@ def test_axe_finds_nothing(open_page: OpenPage, axe: str, name: str) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.quick
 def test_axe_finds_nothing_where_answers_wait_for_a_guess(open_page: OpenPage, axe: str) -> None:
     page = open_page("chapters/03_scaling", motion="reduce", guessing=True).page
     page.evaluate(axe)
