@@ -15,7 +15,7 @@ import torch
 from implementations import array, devices
 from implementations import tensor as as_tensor
 from inputs import drawn
-from parameters import slow
+from parameters import ALL_RULES, RULES, slow
 from tolerance import HALF, assert_close, forward_size, gradient_sizes, lse_size
 from torch import Tensor
 
@@ -567,10 +567,6 @@ def test_what_the_output_loses_is_not_lost_to_the_gradient(dtype: torch.dtype, l
 # -- as an operator of torch -----------------------------------------------------------------------
 
 
-RULES = "test_schema", "test_autograd_registration", "test_faketensor"
-COMPILES = "test_aot_dispatch_dynamic"
-
-
 def test_compiled_whole() -> None:
     tensors, options = case("floating", 5, 9, n_heads=1)
     leaves = [x.requires_grad_() for x in (*tensors, options["attn_mask"])]
@@ -591,17 +587,14 @@ def test_compiled_whole() -> None:
     ("name", "keeps", "checks"),
     [
         ("floating", True, RULES),
-        slow("causal", True, (*RULES, COMPILES)),
-        slow("floating", False, (*RULES, COMPILES)),
+        slow("causal", True, ALL_RULES),
+        slow("floating", False, ALL_RULES),
     ],
 )
 def test_the_operators_keep_the_rules_of_torch(
     name: str, keeps: bool, checks: tuple[str, ...]
 ) -> None:
-    """Shapes of the fake ones, nothing aliased, nothing changed.
-
-    The last rule compiles; on each change test_compiled_whole does.
-    """
+    """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name, 5, 9, torch.bfloat16, group=2, n_heads=1)
     band = Band(right=0 if name == "causal" else None).numbers()
     inputs = (*tensors, options.get("attn_mask"), band, None, 2, [True, keeps])
