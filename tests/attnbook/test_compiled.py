@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 pytest.importorskip("triton", reason="triton is for Linux")
@@ -44,6 +46,14 @@ def test_a_thread_computes_its_share_as_the_arguments_choose() -> None:
         assert "spills" not in kinds
 
 
+def test_a_process_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = subprocess.CompletedProcess([], 1, "", "the width must be a power of two")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(RuntimeError, match=r"sums_of_powers does not compile for sm_80: .*power"):
+        code_of(sums_of_powers, {}, architecture=80)
+
+
+@pytest.mark.slow
 def test_errors_of_the_compiler_come_through() -> None:
     arguments = {"source": "float32", "target": "float32", "n_rows": 7, "HALF": False, "WIDTH": 100}
     with pytest.raises(RuntimeError, match=r"(?s)sums_of_powers does not compile for sm_80.*power"):

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import plain_torch
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from implementations import DTYPES, IMPLEMENTATIONS, Implementation, on
 from numpy.typing import NDArray
+from parameters import slow
 from tolerance import HALF, assert_close, epsilon, forward_size, gradient_sizes, lse_size
 
 Array = NDArray[Any]
@@ -30,10 +32,14 @@ COMMON = ("is_causal", "scale", "enable_gqa")
 REFUSED = (ValueError, TypeError)
 
 
-def examples(times: int, *, slow: bool = False) -> Any:
+# Of the examples a third are drawn on each change; the others follow them.
+in_parts = pytest.mark.parametrize("part", [3, slow(1)], ids=["a third", "all"])
+
+
+def examples(times: int, part: int, interpreted: bool) -> Any:
     """Draw this many times the examples of the profile; in an interpreter a twentieth of them."""
-    n = times * settings.default.max_examples  # type: ignore[union-attr]
-    return settings(max_examples=max(8, n // 20) if slow else n)
+    n = times * settings.default.max_examples // part  # type: ignore[union-attr]
+    return settings(max_examples=max(8, n // 20) if interpreted else n)
 
 
 # -- what a call comes down to ---------------------------------------------------------------------
@@ -256,9 +262,10 @@ each_form = on(WHOLE)
 each_form_with_gradients = on(form for form in WHOLE if form.on_tensors)
 
 
+@in_parts
 @each_form
-def test_every_call_is_right_or_refused(form: Implementation) -> None:
-    @examples(3, slow=form.is_interpreted)
+def test_every_call_is_right_or_refused(form: Implementation, part: int) -> None:
+    @examples(3, part, form.is_interpreted)
     @given(call=calls(form))
     def right_or_refused(call: Call) -> None:
         result, expected = attempt(form, call), call.refusals()
@@ -291,9 +298,10 @@ def hold(form: Implementation, call: Call, output: Array, lse: Array) -> None:
     assert_close(lse, true_lse, dtype=sums, size=lse_size(query, key, mask, **call.options))
 
 
+@in_parts
 @each_form
-def test_what_is_not_finite_comes_out_where_it_takes_part(form: Implementation) -> None:
-    @examples(1, slow=form.is_interpreted)
+def test_what_is_not_finite_comes_out_where_it_takes_part(form: Implementation, part: int) -> None:
+    @examples(1, part, form.is_interpreted)
     @given(call=calls(form, bend=False, spoil=True))
     def right(call: Call) -> None:
         result = attempt(form, call)
@@ -322,9 +330,10 @@ def test_what_is_not_finite_comes_out_where_it_takes_part(form: Implementation) 
     right()
 
 
+@in_parts
 @each_form_with_gradients
-def test_gradients_are_right_for_every_shape(form: Implementation) -> None:
-    @examples(1, slow=form.is_interpreted)
+def test_gradients_are_right_for_every_shape(form: Implementation, part: int) -> None:
+    @examples(1, part, form.is_interpreted)
     @given(call=calls(form, bend=False))
     def right(call: Call) -> None:
         truth, true_lse = call.truth()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from parameters import slow
 from torch import Tensor, nn
 
 from attnlib import masks, numpy_dense
@@ -384,12 +385,18 @@ def test_a_mask_may_learn(is_causal: bool, dtype: torch.dtype) -> None:
     assert torch.equal(mask.grad != 0, (part if is_causal else torch.tensor(True)).expand(H, T, T))
 
 
-@every_kind
-def test_compiled_with_vmap_and_on_meta(positions: Any) -> None:
+# To compile one kind and to export another takes the place of both with each.
+@pytest.mark.parametrize("positions", [slow(None), "sinusoidal", slow("learned"), slow("rotary")])
+def test_compiled(positions: Any) -> None:
     layer, X = multi_head(positions=positions, is_causal=True, n_kv_heads=2), drawn(B, T, D_MODEL)
     lengths = torch.tensor([4, 0, 7])
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert_same(compiled(X, lengths=lengths), layer(X, lengths=lengths))
+
+
+@every_kind
+def test_with_vmap_and_on_meta(positions: Any) -> None:
+    layer, X = multi_head(positions=positions, is_causal=True, n_kv_heads=2), drawn(B, T, D_MODEL)
     assert_same(torch.func.vmap(layer)(X), layer(X))
     with torch.device("meta"):
         empty = MultiHeadSelfAttention(D_MODEL, H, positions=positions, max_seq_len=T)
@@ -409,7 +416,7 @@ def test_autocast(positions: Any) -> None:
             layer(X.double())
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("positions", [slow("sinusoidal"), "rotary"])
 def test_exported_for_any_number_of_tokens(positions: Any) -> None:
     layer = multi_head(is_causal=True, positions=positions, max_seq_len=None)
     any_length = {"X": {1: torch.export.Dim("n_tokens", min=2, max=64)}}

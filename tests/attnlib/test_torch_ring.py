@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from parameters import ALL_RULES, RULES, slow
 from torch import Tensor
 
 from attnlib import torch_dense, torch_ring
@@ -143,16 +144,19 @@ def test_the_gradient_of_a_mask_is_gathered_from_all_devices(rows: int, columns:
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("mask", [None, "floating"])
-def test_the_operators_keep_the_rules_of_torch(mask: str | None) -> None:
+@pytest.mark.parametrize(
+    ("mask", "rules"),
+    [("floating", RULES), slow(None, ALL_RULES), slow("floating", ALL_RULES)],
+)
+def test_the_operators_keep_the_rules_of_torch(mask: str | None, rules: tuple[str, ...]) -> None:
     tensors = normal(2, 4, 5, 4), normal(2, 2, 7, 4), normal(2, 2, 7, 6)
     given = normal(5, 7) if mask else None
     inputs = (*tensors, given, Band(right=None if mask else 0).numbers(), None, 2, [2, 1])
     operator = torch_ring._operator
-    torch.library.opcheck(operator.forward, inputs)
+    torch.library.opcheck(operator.forward, inputs, test_utils=rules)
     output, lse, *of_rows = operator.forward(*inputs)
     rest = (output, *of_rows, output, lse, [True, False, True, bool(mask)], *inputs[4:])
-    torch.library.opcheck(operator.backward, (*inputs[:4], *rest))
+    torch.library.opcheck(operator.backward, (*inputs[:4], *rest), test_utils=rules)
 
 
 def test_an_error_in_one_thread_ends_all() -> None:

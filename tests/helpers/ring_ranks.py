@@ -74,6 +74,13 @@ def bytes_of(cases: list[Case]) -> list[tuple[int, int]]:
     return found
 
 
+def results_and_bytes_of(
+    cases: list[Case], counted: list[Case]
+) -> tuple[list[list[Tensor]], list[tuple[int, int]]]:
+    """Return both: a start of ranks takes longer than what they compute."""
+    return results_of(cases), bytes_of(counted)
+
+
 def groups_of(case: Case) -> list[Any]:
     """Return results in a mesh, and what is refused: a mesh of two dimensions, another's group."""
     size = dist.get_world_size()
