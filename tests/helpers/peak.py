@@ -29,6 +29,7 @@ def added(call: Callable[[int], object], first: int, then: int) -> int:
 def _send(call: Callable[[int], object], first: int, then: int, sender: Connection) -> None:
     import resource
 
+    torch.set_num_threads(1)  # the others of the process that was forked are not here
     peaks = []
     for size in (first, then):
         call(size)
