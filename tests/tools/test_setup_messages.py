@@ -147,7 +147,7 @@ def make(project: Path, target: str, **variables: str) -> tuple[int, str, str]:
 STEPS = [
     (" -m venv ", "making the environment", ".venv/.folder"),
     (" -m ensurepip ", "putting pip into the environment", ".venv/.folder"),
-    ("pip install -r", "installing the pinned packages", ".venv/.packages"),
+    ("pip install --no-compile -r", "installing the pinned packages", ".venv/.packages"),
     ("--editable .", "installing attnlib", ".venv/.attnlib"),
     ("npm ci", "installing what the book takes from npm", "tools/node/node_modules/.complete"),
     ("jupyter-book build", "building the book", "_build/.complete"),
@@ -174,7 +174,7 @@ def test_without_the_model_of_chapter_19_the_tests_go_on_and_say_so(project: Pat
 
 
 def test_a_step_that_is_interrupted_is_done_again(project: Path) -> None:
-    process = start(project, "book", HANG_AT="pip install -r")
+    process = start(project, "book", HANG_AT="pip install --no-compile -r")
     until = time.monotonic() + 60
     while not (project / "hanging").exists():
         assert time.monotonic() < until and process.poll() is None
