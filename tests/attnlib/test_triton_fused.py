@@ -172,7 +172,7 @@ def test_lengths_about_the_ends_of_blocks(
     hold(tensors, **options)
 
 
-@pytest.mark.parametrize(("name", "widths"), [("full", (E, E_V)), slow("causal", (16, 16))])
+@pytest.mark.parametrize(("name", "widths"), [("full", (E, E_V)), ("causal", (16, 16))])
 def test_queries_that_fill_their_blocks_are_read_without_a_comparison(
     name: str, widths: tuple[int, int]
 ) -> None:
