@@ -174,8 +174,8 @@ def judged(form: Implementation, asked: Known) -> None:
 
 # Of a ring of another size, what is asked at once: the rest is asked by `make slow`.
 QUICK = ("causal", "empty")
-# These a slow form is asked by its own tests, at few sizes; and what `attnlib.serving` makes of it is
-# made of any form in the same way.
+# These a slow form is asked by its own tests, at few sizes; and `attnlib.serving` makes of any form
+# the same.
 LONG = ("gradients", "windows", "mask gradients", "layouts", "merge", *SERVED)
 
 
