@@ -47,8 +47,13 @@ def test_steps_above_the_table_are_refused_with_the_line_to_raise() -> None:
     # A file may stand below another kind, which allows it nothing here.
     assert too_much(found(browser={"tests/test_a.py": 2}), TABLE) == [
         "tests/test_a.py: 2 pages opened in a browser, and no line below [browser] in "
-        "tests/budget.toml allows any"
+        "tests/budget.toml allows more than 0"
     ]
+
+
+def test_a_few_need_no_line() -> None:
+    assert too_much(found(training={"chapters/b.ipynb": 10}), TABLE) == []
+    assert len(too_much(found(training={"chapters/b.ipynb": 11}), TABLE)) == 1
 
 
 def test_the_table_is_of_files_that_there_are() -> None:
@@ -103,5 +108,5 @@ def test_a_run_names_what_took_longest_and_refuses_what_is_not_allowed(tmp_path:
     assert done.returncode == 1 and "3 passed" in said[-1]
     assert (
         "trains.ipynb: 500 steps of training, and no line below [training] in tests/budget.toml "
-        "allows any" in said
+        "allows more than 10" in said
     )
