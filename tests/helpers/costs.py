@@ -30,7 +30,7 @@ WORDS = {
     "oracle": "calls of a kernel through the oracle",
     "browser": "pages opened in a browser",
     "triton": "launches in Triton's interpreter",
-}# What a file may count without a line of its own.
+}  # What a file may count without a line of its own.
 FREE = {"training": 10, "oracle": 100, "browser": 0, "triton": 10}
 
 # What a notebook's kernel is told before the first cell: no name of ours is left in the notebook.
