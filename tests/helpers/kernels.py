@@ -8,6 +8,7 @@ own. `make colab` starts each kernel anew.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -63,7 +64,8 @@ class Kernel:
         return self.poll()
 
     def send_signal(self, signal: int) -> None:
-        os.kill(self.pid, signal)
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            os.kill(self.pid, signal)
 
     def kill(self) -> None:
         self.process.kill()
