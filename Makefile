@@ -190,7 +190,7 @@ measured: $(ENVIRONMENT) $(MODEL) # measure anew what pages show of a stored tab
 
 coverage: $(ENVIRONMENT) $(MODEL) # fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook tests/peers -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook tests/peers tests/chapters/test_questions.py attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

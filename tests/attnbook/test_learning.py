@@ -49,6 +49,16 @@ def test_no_kind_sees_the_future(kind: str) -> None:
     assert (weights < 0).any() == ("sum" in kind or "signed" in kind)
 
 
+@pytest.mark.parametrize("kind", ["state", "softmax", "sum"])
+def test_no_small_layer_sees_the_future(kind: str) -> None:
+    torch.manual_seed(0)
+    layer, X = learning.Small(4, kind), torch.randn(1, 7, 64)
+    other = torch.cat([X[:, :4], torch.randn(1, 3, 64)], dim=1)
+    one, two = (layer(x, x, x) for x in (X, other))
+    assert torch.allclose(one[:, :4], two[:, :4], atol=1e-5)
+    assert one.isfinite().all() and not torch.allclose(one[:, 4:], two[:, 4:], atol=0.1)
+
+
 @pytest.mark.parametrize("what", ["kinds", "skips", "hybrids", "deep"])
 def test_what_is_stored_has_three_shares_of_ten_seeds(what: str) -> None:
     at, found = learning.measured(what)

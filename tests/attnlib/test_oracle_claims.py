@@ -446,3 +446,10 @@ def test_the_largest_error_of_a_correct_form_is_well_below_the_bounds() -> None:
             bound = _tolerance.bound(found, dtype="float32", size=size)
             shares.append(np.max(np.abs(found - _definition.output(call)) / bound))
     assert 0.005 < max(shares) < 0.5
+
+
+def test_a_mask_beside_is_causal_may_be_claimed_to_work() -> None:
+    attend = torch_dense.scaled_dot_product_attention
+    kernel = Kernel(attend, mask="both", mask_with_causal="both remove")
+    reasons = check(kernel, only=["errors"]).not_claimed.values()
+    assert "a mask beside is_causal is no error" in reasons
