@@ -99,9 +99,12 @@ class Costs:
     # -- processor time, and what this process counts ----------------------------------------------
 
     def turn_to(self, file: str) -> None:
-        """Put what was taken since the last turn down to the file before."""
+        """Put what was taken since the last turn down to the file before.
+
+        What a process took is lost when it ends and nobody waits for it, as parts of a browser do.
+        """
         now = processor_seconds()
-        self.seconds[self.file] += now - self.before
+        self.seconds[self.file] += max(0.0, now - self.before)
         self.file, self.before = file, now
 
     def count(self, file: str, counted: Counter[str]) -> None:
