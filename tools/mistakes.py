@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from tools import tenth
+from tools.processes import family, taken
 
 TABLE = Path("tests/mistakes.txt")
 TESTS = Path("tests/attnlib")
@@ -289,24 +290,6 @@ def said_in(folder: Path, status: int) -> tuple[str, str]:
     except FileNotFoundError:
         said = (folder / "said").read_text()[-2000:]
         return "broken", f"no answer, exit status {status}\n{said}"
-
-
-def family(pid: int) -> list[psutil.Process]:
-    """Return a process and all that it has started."""
-    try:
-        parent = psutil.Process(pid)
-        return [parent, *parent.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def taken(pid: int) -> float:
-    """Return the processor time of a process and of all that it has started, in seconds."""
-    total = 0.0
-    for process in family(pid):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # its own, and of children that have ended
-    return total
 
 
 def end(process: Any) -> None:

@@ -8,6 +8,7 @@ more than a file's line allows fails, and names the line.
 from __future__ import annotations
 
 import ast
+import os
 import tomllib
 from collections import Counter
 from contextlib import suppress
@@ -19,8 +20,10 @@ import psutil
 import pytest
 from counting import counts
 
+from tools import ROOT
+from tools.processes import taken
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 BUDGET = ROOT / "tests" / "budget.toml"
 STARTED = "starting, and collecting the tests"
 SHOWN = 10
@@ -30,7 +33,8 @@ WORDS = {
     "oracle": "calls of a kernel through the oracle",
     "browser": "pages opened in a browser",
     "triton": "launches in Triton's interpreter",
-}  # What a file may count without a line of its own.
+}
+# What a file may count without a line of its own.
 FREE = {"training": 10, "oracle": 100, "browser": 0, "triton": 10}
 
 # What a notebook's kernel is told before the first cell: no name of ours is left in the notebook.
@@ -40,18 +44,6 @@ counting = sys.modules["counting"] = types.ModuleType("counting")
 exec({(HERE / "counting.py").read_text(encoding="utf-8")!r}, counting.__dict__)
 counting.begin()
 """
-
-
-def processor_seconds() -> float:
-    """Return what this process and all that it started have taken so far."""
-    total = 0.0
-    this = psutil.Process()
-    for process in (this, *this.children(recursive=True)):
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-            total += times.user + times.system + ended
-    return total
 
 
 def too_much(found: dict[str, Counter[str]], table: str) -> list[str]:
@@ -103,7 +95,7 @@ class Costs:
 
         What a process took is lost when it ends and nobody waits for it, as parts of a browser do.
         """
-        now = processor_seconds()
+        now = taken(os.getpid())
         self.seconds[self.file] += max(0.0, now - self.before)
         self.file, self.before = file, now
 
