@@ -70,6 +70,12 @@ def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) 
     return [upcast(x) for x in (X, *matrices.values())]
 
 
+@torch.compiler.assume_constant_result  # torch 2.11's compiler cannot look into it
+def has_autocast(device: str) -> bool:
+    """Return whether torch has autocast for a kind of device."""
+    return torch.amp.is_autocast_available(device)
+
+
 def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
     """Treat a function as torch.autocast treats torch's own attention.
 
@@ -81,7 +87,7 @@ def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         device = tensors[0].device.type if tensors else "meta"
-        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        if not (has_autocast(device) and torch.is_autocast_enabled(device)):
             return function(*args, **kwargs)
         dtype = torch.get_autocast_dtype(device)
 

@@ -38,7 +38,7 @@ OURS = ("triton_fused", ATOMIC, "torch_blockwise", "torch_dense")
 # The products of a tile that a backward computes; the forward has two. The usual count is five.
 PRODUCTS = {"triton_fused": 7, ATOMIC: 5, "torch_blockwise": 5, "torch_dense": 4}
 # How long the GPU sleeps before it is timed, in its own cycles, at first and at most.
-SLEEP, LONGEST_SLEEP = 2**22, 2**28
+SLEEP, LONGEST_SLEEP = 2**22, 2**26
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
 # Beyond this many tokens the matrices of all heads would not fit the memory.
 LONGEST_DENSE = 4096
@@ -88,9 +88,17 @@ def pinned(backend: str) -> Form:
 
 
 def flex() -> Form:
-    """Return torch's FlexAttention, compiled."""
+    """Return torch's FlexAttention, compiled anew for each shape.
+
+    After eight shapes torch would go on without compiling, and say nothing. And a backward may run
+    again on the same forward only if it does not write into what the forward has left.
+    """
+    from torch import _dynamo, _functorch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    _dynamo.config.recompile_limit = 1000
+    _dynamo.config.fail_on_recompile_limit_hit = True
+    _functorch.config.donated_buffer = False
     compiled = torch.compile(flex_attention, dynamic=False)
 
     @functools.cache
@@ -160,10 +168,11 @@ def in_turns(
 
 
 def results(form: Form, tensors: list[Tensor], upstream: Tensor, case: Case) -> list[Tensor]:
-    """Return output and, where the case asks for them, gradients."""
+    """Return output, whose graph is kept, and the gradients where the case asks for them."""
     output = form(*tensors, is_causal=case.is_causal)
-    more = torch.autograd.grad(output, tensors, upstream) if case.backward else ()
-    return [output.detach(), *more]
+    if not case.backward:
+        return [output]
+    return [output, *torch.autograd.grad(output, tensors, upstream, retain_graph=True)]
 
 
 def largest_error(found: list[Tensor], right: list[Tensor]) -> float:
@@ -182,7 +191,7 @@ def measured(
     rounds: int = ROUNDS,
     shape: tuple[int, int, int, int] | None = None,
 ) -> list[dict[str, object]]:
-    """Return the rows of one case: each form checked on its first head, then all of them timed."""
+    """Return the rows of one case: of each form the first head is checked, then all are timed."""
     torch.manual_seed(0)
     shape = shape or case.shape
     half = {"dtype": torch.bfloat16, "device": device}
@@ -191,7 +200,7 @@ def measured(
 
     def first_head(dtype: torch.dtype, form: Form) -> list[Tensor]:
         small = [x.detach()[:1, :1].to(dtype).requires_grad_(case.backward) for x in tensors]
-        return results(form, small, upstream[:1, :1].to(dtype), case)
+        return [x.detach() for x in results(form, small, upstream[:1, :1].to(dtype), case)]
 
     right = first_head(torch.float32, torch_dense.scaled_dot_product_attention)
     with sdpa_kernel(SDPBackend.MATH):
@@ -210,8 +219,9 @@ def measured(
             row["why_not"] = "its matrices do not fit the memory"
             continue
         try:
-            error = largest_error(first_head(torch.bfloat16, form), right)
-            output = form(*tensors, is_causal=case.is_causal)
+            output, *gradients = results(form, tensors, upstream, case)
+            found = [x.detach()[:1, :1] for x in (output, *gradients)]
+            error = largest_error(found, right)
         except Exception as problem:  # a backend that refuses the case has its say in the table
             row["why_not"] = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             continue
@@ -288,13 +298,15 @@ def main(arguments: list[str] | None = None) -> None:
     print(", ".join(f"{name} {what}" for name, what in about.items()))
     print(f"a product of two large matrices: {peak:.0f} TFLOP/s", flush=True)
     rows: list[dict[str, object]] = []
-    for case in cases(options.quick):
-        for row in measured(case, candidates, rounds=3 if options.quick else ROUNDS):
-            rows.append(row)
-            print(as_line(row), flush=True)
-        torch.cuda.empty_cache()
     what = "the forms on tensors on a GPU, bfloat16"
-    store({"what": what, "machine": about, "peak_tflops": peak, "rows": rows}, options.output)
+    try:
+        for case in cases(options.quick):
+            for row in measured(case, candidates, rounds=3 if options.quick else ROUNDS):
+                rows.append(row)
+                print(as_line(row), flush=True)
+            torch.cuda.empty_cache()
+    finally:  # what was measured until somebody stopped it is kept
+        store({"what": what, "machine": about, "peak_tflops": peak, "rows": rows}, options.output)
     wrong = [row for row in rows if row.get("why_not") == "its result is wrong"]
     if wrong:
         sys.exit(f"{len(wrong)} results were wrong; the table says which")

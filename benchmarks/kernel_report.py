@@ -1,9 +1,9 @@
 """What the compiler makes of the kernels of `triton_fused`, as a table; it needs no GPU.
 
     python -m benchmarks.kernel_report [--architectures 75 80 90] [--widths 64 128 256]
-        [--kernels NAME ...] [--case NAME] [--first N] [--output FILE]
+        [--kernels NAME ...] [--case NAME] [--dtype float16] [--first N] [--output FILE]
 
-A row is one kernel with one choice of blocks that is offered on that architecture, in float16:
+A row is one kernel with one choice of blocks that is offered on that architecture:
 registers of a thread, bytes of a thread that spill into memory, KiB of shared memory, and for each
 main loop the instructions of a thread by kind. `whole` tiles are compared with nothing; `masked`
 ones lie on the diagonal or at an end.
@@ -69,13 +69,16 @@ class Row(NamedTuple):
     code: Code
 
 
-def offered(kernel: str, architecture: int, width: int, case: str = "causal") -> list[Blocks]:
+def offered(
+    kernel: str, architecture: int, width: int, case: str = "causal", dtype: str = "float16"
+) -> list[Blocks]:
     """Return the choices of blocks for this many features."""
-    mask_dtype = "float16" if kernel == "mask_backward" else CASES[case][1]
+    mask_dtype = dtype if kernel == "mask_backward" else CASES[case][1]
     mask_bytes = getattr(torch, mask_dtype).itemsize if mask_dtype else 0
-    q = torch.empty(1, 1, 1, width, dtype=torch.float16)
+    q = torch.empty(1, 1, 1, width, dtype=getattr(torch, dtype))
+    wide = torch.promote_types(q.dtype, torch.float32)
     with gpu(architecture):
-        given = launch.arguments(q, q, q, None, torch.float32, 1.0, Band(), 1, False)
+        given = launch.arguments(q, q, q, None, wide, 1.0, Band(), 1, False)
     return KERNELS[kernel].fitting(given["CHOICES"], architecture, mask_bytes)
 
 
@@ -88,7 +91,8 @@ def compiled(setting: Setting) -> list[Row]:
     query, key, value, output, lost = (
         torch.zeros(1, 4, 1024, setting.width, dtype=dtype) for _ in range(5)
     )
-    lse, m, log2_ell = (torch.zeros(1, 4, 1024) for _ in range(3))
+    wide = torch.promote_types(dtype, torch.float32)
+    lse, m, log2_ell = (torch.zeros(1, 4, 1024, dtype=wide) for _ in range(3))
     mask_dtype = setting.dtype if setting.kernel == "mask_backward" else mask_dtype
     mask = torch.ones(1024, 1024, dtype=getattr(torch, mask_dtype)) if mask_dtype else None
     operands = launch.Operands(query, key, value, mask)
@@ -155,6 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
     parser.add_argument("--first", type=int, help="so many choices of a kernel, and no more")
     parser.add_argument("--case", choices=CASES, default="causal")
+    parser.add_argument("--dtype", choices=("float16", "float32", "float64"), default="float16")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     if tuning.INTERPRETED:
@@ -164,11 +169,13 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     rows = []
     for row in report(
-        Setting(kernel, blocks, architecture, width, options.case)
+        Setting(kernel, blocks, architecture, width, options.case, options.dtype)
         for architecture in options.architectures
         for width in options.widths
         for kernel in options.kernels
-        for blocks in offered(kernel, architecture, width, options.case)[: options.first]
+        for blocks in offered(kernel, architecture, width, options.case, options.dtype)[
+            : options.first
+        ]
     ):
         rows.append(row)
         print(*as_lines(row), sep="\n", flush=True)

@@ -272,12 +272,16 @@ def scores_of(
         at = i.to(tl.int64) * mask.strides[2] + j.to(tl.int64) * mask.strides[3]
         inside = (i < sizes.n_queries) & (j < end)
         scores = scores * scale
+        of_mask = tl.load(mask.start + at, inside, -INFINITY if CHOICES.MASK == FLOATING else 0)
+        if tl.float64 == CHOICES.WIDE:
+            # Triton lays out a product's factors by the narrowest number that they are made from,
+            # and has no such layout in float64. A sum over one number hides the mask from it.
+            of_mask = tl.sum(of_mask[:, :, None], 2)
         if CHOICES.MASK == FLOATING:
-            added = tl.load(mask.start + at, inside, -INFINITY)
             # The mask removes even a NaN.
-            scores = tl.where(added == -INFINITY, -INFINITY, scores + added.to(CHOICES.WIDE))
+            scores = tl.where(of_mask == -INFINITY, -INFINITY, scores + of_mask.to(CHOICES.WIDE))
         else:
-            scores = tl.where(tl.load(mask.start + at, inside, 0) != 0, scores, -INFINITY)
+            scores = tl.where(of_mask != 0, scores, -INFINITY)
     if not WHOLE:
         last = end - 1  # of the keys that a query sees: one comparison for the end and the bound
         if CHOICES.HAS_HIGH:

@@ -75,7 +75,8 @@ def test_a_block_goes_through_what_it_sees_once(
         for low, high in itertools.product(bounds, bounds):
             if low is not None and high is not None and low > high:
                 continue
-            pairs = seen(n_queries, n_keys, Band(0, None if low is None else -low, high)).numpy()
+            band = Band(0, None if low is None else -low, high)
+            pairs = seen(n_queries, n_keys, band).cpu().numpy()
             pairs = pairs if own == "queries" else pairs.T
             sizes = Sizes(1, n_queries, n_keys, low or 0, high or 0)
             choices = Choices(*[1] * 6, low is not None, high is not None, None, None)
