@@ -1,9 +1,10 @@
-"""What ranks run in the tests of `torch_ring`. A function that a rank calls stands in a module."""
+"""What ranks run in the tests of rings. A function that a rank calls stands in a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
+from attnbook import ring_steps
 from attnlib.torch_ring import layout, ring_attention, shard
 
 Case = tuple[int, str, dict[str, Any]]  # number of tokens, balance, options
@@ -141,3 +143,10 @@ def loses_a_rank() -> None:
     x = torch.ones(4, 2)
     if dist.get_rank() != 1:
         ring_attention(x, x, x, n_tokens=4 * dist.get_world_size())
+
+
+def by_steps(query: Tensor, kv: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+    """Return output and log-sum-exp of this rank by the steps of chapter 16, and what it sent."""
+    own = (ring_steps.own_chunks(x, ring_steps.zigzag) for x in (query, kv))
+    output, lse = ring_steps.ring(*own, partial(ring_steps.causal, ring_steps.zigzag))
+    return output, lse, ring_steps.sent
