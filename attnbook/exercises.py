@@ -17,9 +17,10 @@ import ast
 import copy
 import inspect
 import textwrap
+import traceback
 import zlib
 from collections.abc import Callable, Mapping
-from types import FunctionType, TracebackType
+from types import FunctionType
 from typing import Any
 
 WIDTH = 100
@@ -77,7 +78,7 @@ def check(
 
 
 def _head() -> None:
-    raise NotImplementedError
+    raise NotImplementedError  # pragma: no cover (its code is compared, nobody calls it)
 
 
 def _is_empty(value: Any) -> bool:
@@ -119,19 +120,13 @@ def _said(error: Exception, body: FunctionType) -> str:
 
 
 def _where(error: Exception, body: FunctionType) -> tuple[ast.stmt, Any] | None:
-    """Return the statement of the check that raised, and its frame."""
-    step: TracebackType | None = error.__traceback__
-    line, frame = 0, None
-    while step is not None:
-        if step.tb_frame.f_code is body.__code__:
-            line, frame = step.tb_lineno, step.tb_frame
-        step = step.tb_next
+    """Return the statement of the check that raised, and its frame; None if it has no source."""
     try:
         lines, first = inspect.getsourcelines(body)
-    except (OSError, TypeError):
+    except OSError:  # for example, it was typed at a prompt
         return None
-    if frame is None:
-        return None
+    steps = traceback.walk_tb(error.__traceback__)
+    frame, line = next(step for step in steps if step[0].f_code is body.__code__)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     place = line - first + 1
     holding = [
@@ -154,7 +149,7 @@ def _first_false(test: ast.expr, frame: Any) -> list[str]:
     lines = [f"This does not hold: {_short(ast.unparse(part))}"]
     sides = [part.left, *part.comparators] if isinstance(part, ast.Compare) else []
     if isinstance(part, ast.Call):  # such as np.allclose(found, expected)
-        sides = [side for side in part.args if not isinstance(side, ast.Starred)]
+        sides = part.args
     for side in sides:
         written, found = ast.unparse(side), value(side)
         shown = repr(found) if isinstance(found, str) else str(found)

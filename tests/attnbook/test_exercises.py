@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import partial
+from operator import mul
 
 import numpy as np
 import pytest
@@ -69,6 +72,37 @@ def test_a_wrong_answer_shows_the_part_that_fails_and_its_values(
     ]
 
 
+def test_of_a_call_the_arguments_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    globals().update(half=round, array=np.array([1.0, 3.0]))
+
+    @check("Exercise 1", "half", "array")
+    def _() -> None:
+        assert np.allclose(list(map(half, array)), [1.0, 2.0])  # type: ignore[arg-type]
+
+    assert said(capsys).splitlines() == [
+        "Exercise 1: not yet. This does not hold: np.allclose(list(map(half, array)), [1.0, 2.0])",
+        "  list(map(half, array)) is [1, 3]",
+    ]
+
+
+def test_what_gives_another_value_the_second_time_is_shown_without_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    globals()["number"] = iter([3, 4])
+
+    @check("Exercise 1", "number")
+    def _() -> None:
+        assert next(number) == 4  # type: ignore[call-overload]
+
+    assert said(capsys) == "Exercise 1: not yet. This does not hold: next(number) == 4"
+
+
+def test_a_check_without_source_shows_the_error_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    source = '@check("Exercise 1", "number")\ndef _():\n    assert number == 3, "one less"'
+    exec(source, {"check": check, "number": 4})
+    assert said(capsys) == "Exercise 1: not yet. AssertionError: one less"
+
+
 def test_an_error_is_shown_with_the_statement(capsys: pytest.CaptureFixture[str]) -> None:
     globals().update(half=lambda n: "a" + n, number=3)
     first, second = halves(capsys).splitlines()
@@ -99,6 +133,28 @@ def test_code_that_is_handed_out_is_still_to_write_until_it_changes(
             assert globals()["given_out"](2) == 4
 
         assert said(capsys) == f"Exercise 2: {verdict}"
+
+
+TYPED: dict[str, Callable[[float], float]] = {}
+exec("def function(x):\n    return 2 * x", TYPED)  # its source is nowhere
+ANSWERS = {
+    "typed at a prompt": TYPED["function"],
+    "a part of a dictionary": lambda x: 2 * x,  # its line is no statement
+    "not written in Python": partial(mul, 2),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_answer_whose_code_cannot_be_read_is_not_what_was_handed_out(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    globals()["given_out"] = ANSWERS[kind]
+
+    @check("Exercise 2", "given_out", given={"given_out": fingerprint("")})
+    def _() -> None:
+        assert given_out(2) == 4  # type: ignore[operator]
+
+    assert said(capsys) == "Exercise 2: right."
 
 
 def test_a_check_changes_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
