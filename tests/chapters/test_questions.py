@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections import Counter
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def test_what_is_shown() -> None:
         len(each.options()) for each in quiz.of_chapter("03_scaling").values()
     )
     assert f"<summary>{first.answer}</summary><p>Yes. {first.why}</p>" in html
+    assert quiz.answers("03_scaling")[first.name] == first.answer
     for option, reason in first.wrong.items():
         assert f"<summary>{option}</summary><p>No. {reason}</p>" in html
     assert "Before you begin: 2 questions from" in repr(quiz.again("03_scaling"))
@@ -100,5 +102,9 @@ def test_the_deck_has_a_note_for_each_question() -> None:
     assert len(notes) == sum(len(quiz.of_chapter(name)) for name in NAMES)
     assert len({note[0] for note in notes}) == len(notes)
     assert all(len(note) == 4 and all(note) for note in notes)
+
+
+def test_the_command_prints_the_stored_deck(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(quiz.__file__, run_name="__main__")
     stored = (ROOT / "reference" / "attention.txt").read_text(encoding="utf-8")
-    assert stored == quiz.deck(), "python -m attnbook.quiz > reference/attention.txt"
+    assert stored == capsys.readouterr().out, "python -m attnbook.quiz > reference/attention.txt"
