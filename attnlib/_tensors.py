@@ -70,7 +70,8 @@ def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) 
     return [upcast(x) for x in (X, *matrices.values())]
 
 
-@torch.compiler.assume_constant_result  # torch 2.11's compiler cannot look into it
+# A compiler takes the answer as it is: that of torch 2.11 cannot look into the question.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def has_autocast(device: str) -> bool:
     """Return whether torch has autocast for a kind of device."""
     return torch.amp.is_autocast_available(device)

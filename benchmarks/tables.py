@@ -3,7 +3,7 @@
     python -m benchmarks.tables
 
 Each part of `reference/benchmarks.md` between `<!-- name -->` and `<!-- end -->` is written anew
-from the JSON in `benchmarks/results/`, and so are the two drawings there. `make bench` does this.
+from the JSON in `benchmarks/results/`, and so are the drawings there. `make bench` does this.
 """
 
 from __future__ import annotations
@@ -132,33 +132,83 @@ def ring(result: Result) -> str:
     return table(["ranks", "layout", "CPU time, largest / mean", "scores, largest / mean"], rows)
 
 
-def gpu(result: Result | None) -> str:
-    """Return the machine and the rows of a GPU: speed, share of a large product's, ratios.
+# How the forms of `benchmarks.gpu` are called on the page, and what is drawn of them.
+ON_A_GPU = {
+    "triton_fused": "triton_fused",
+    "triton_fused, deterministic=False": "atomic dQ",
+    "FLASH_ATTENTION": "FlashAttention-2",
+    "CUDNN_ATTENTION": "cuDNN",
+    "EFFICIENT_ATTENTION": "memory-efficient",
+    "FlexAttention": "FlexAttention",
+    "torch_blockwise": "torch_blockwise",
+    "torch_dense": "torch_dense",
+}
+DRAWN = ("triton_fused", "FLASH_ATTENTION", "FlexAttention", "CUDNN_ATTENTION")
 
-    The speed is that of the operations as they are usually counted, and of those that are done.
+
+def gpu(result: Result | None) -> str:
+    """Return the machine, and what each form reaches on a GPU: a row for each case.
+
+    What has no number has its reason below the table.
     """
     if result is None:
         return (
             "No figures of a GPU are stored yet: none was at hand. What stands above was measured "
             "on a processor, and says nothing about `triton_fused`."
         )
-    peers = list(dict.fromkeys(peer for row in result["rows"] for peer in row.get("ratios", ())))
-    rows = []
+    cases: dict[tuple[str, ...], dict[str, str]] = {}
+    without: list[str] = []
     for row in result["rows"]:
         keys = "causal" if row["is_causal"] else "all"
-        case = [row["form"], row["n_tokens"], row["n_features"], keys]
-        case.append("backward" if row["backward"] else "forward")
+        passes = "backward" if row["backward"] else "forward"
+        case = f"{row['n_features']}", keys, passes, f"{row['n_tokens']:,}"
+        found = cases.setdefault(case, {})
         if "tflops" in row:
-            done = f"{row['tflops_done']:.0f}" if "tflops_done" in row else ""
-            found = [f"{row['tflops']:.0f}", done, f"{row['tflops'] / result['peak_tflops']:.0%}"]
-            ratios = (row["ratios"].get(peer) for peer in peers)
-            found += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        else:
-            found = [row["why_not"], *[""] * (2 + len(peers))]
-        rows.append(case + found)
-    head = ["form", "T", "D", "keys", "pass", "TFLOP/s", "as done", "share of a product's"]
-    head += [f"time by {peer}'s" for peer in peers]
-    return f"{table(['what', 'value'], result['machine'].items())}\n\n{table(head, rows)}"
+            found[row["form"]] = f"{row['tflops']:.0f}"
+        elif row["form"] != "triton_fused, deterministic=False" or row["backward"]:
+            without.append(f"`{row['form']}`, {row['why_not']}")
+    order = sorted(cases, key=lambda case: (int(case[0]), case[1:3], list(cases).index(case)))
+    rows = ([*case, *(cases[case].get(form, "") for form in ON_A_GPU)] for case in order)
+    head = ["D", "keys", "pass", "T", *ON_A_GPU.values()]
+    why = "\n".join(f"- {each} ({without.count(each)} ×)" for each in dict.fromkeys(without))
+    peak = f"A product of two large matrices reached {result['peak_tflops']:.0f} in the same run."
+    about = table(["what", "value"], result["machine"].items())
+    return "\n\n".join([about, peak, table(head, rows), f"Without a number:\n\n{why}"])
+
+
+def speeds(result: Result) -> figures.Drawing:
+    """Return what four forms reach on a GPU by length, at D = 128 and without a mask."""
+    looks = (*SERIES[1::-1], SERIES[2], {"color": COLOURS["ink"], "marker": "D", "linestyle": "-."})
+    said = []
+    with canvas(3.6, 2) as (figure, panels):
+        for axes, backward in zip(panels, (False, True), strict=True):
+            for form, look in zip(DRAWN, looks, strict=True):
+                found = {
+                    row["n_tokens"]: row["tflops"]
+                    for row in result["rows"]
+                    if (row["form"], row["n_features"]) == (form, 128) and "tflops" in row
+                    and (row["is_causal"], row["backward"]) == (False, backward)
+                }  # fmt: skip
+                name = ON_A_GPU[form]
+                axes.plot(list(found), list(found.values()), label=name, markersize=6, **look)
+                numbers = ", ".join(f"{rate:.0f} at {n}" for n, rate in found.items())
+                said.append(f"{'backward' if backward else 'forward'}, {name}: {numbers}")
+            axes.set_ylim(bottom=0)
+            powers_axis(axes, list(found), 3)
+            axes.set_xlabel("tokens T")
+            axes.set_title("backward" if backward else "forward")
+            axes.grid(axis="y")
+            axes.sharey(panels[0])
+            axes.set_ylabel("10¹² operations a second")
+            axes.label_outer()
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=2)
+        alt = (
+            f"Operations a second of four kernels on an {result['machine']['gpu']}, against tokens "
+            "T, horizontal axis logarithmic; forward on the left, backward on the right, with 128 "
+            "features, bfloat16 and no mask."
+        )
+        return figures.Drawing.from_matplotlib(figure, f"{alt} {'; '.join(said)}.")
 
 
 KINDS = {  # of calls: causal or not, with the backward or not
@@ -254,7 +304,9 @@ def main() -> None:
     """Write the tables into the page, and the drawings beside the stored results."""
     PAGE.write_text(written(PAGE.read_text("utf-8"), parts()), "utf-8")
     found = runs()
-    for name, drawing in (("ratios", ratios(found)), ("memory", bytes_(found[0]))):
+    on_a_gpu = json.loads((RESULTS / "gpu.json").read_text("utf-8"))
+    drawings = {"ratios": ratios(found), "memory": bytes_(found[0]), "gpu": speeds(on_a_gpu)}
+    for name, drawing in drawings.items():
         (RESULTS / f"{name}.html").write_text(drawing._repr_html_() + "\n", "utf-8")
 
 

@@ -266,17 +266,53 @@ def test_a_page_without_a_place_is_an_error() -> None:
         tables.written("<!-- means -->\n", {"means": "a"})
 
 
-def test_rates_of_a_gpu_show_times_and_reasons() -> None:
+def test_rates_of_a_gpu_show_numbers_and_reasons() -> None:
     case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    done = {"form": "triton_fused", "tflops": 300.4, "tflops_done": 420.5}
-    done["ratios"] = {"FLASH_ATTENTION": 1.25}
-    rows = [case | done, case | {"form": "torch_dense", "why_not": "too large"}]
+    rows = [
+        case | {"form": "triton_fused", "tflops": 300.4},
+        case | {"form": "FLASH_ATTENTION", "tflops": 250.0},
+        case | {"form": "torch_dense", "why_not": "too large"},
+        case | {"form": "triton_fused, deterministic=False", "why_not": "as triton_fused"},
+    ]
     found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
-    head, _, first, second = found.splitlines()[-4:]
-    assert head.endswith("| time by FLASH_ATTENTION's |")
-    assert first == "| triton_fused | 1024 | 64 | causal | forward | 300 | 420 | 50% | 1.25 |"
-    assert second == "| torch_dense | 1024 | 64 | causal | forward | too large |  |  |  |"
+    assert "reached 601 in" in found and "as triton_fused" not in found
+    assert "\n| 64 | causal | forward | 1,024 | 300 |  | 250 |  |  |  |  |  |\n" in found
+    assert found.endswith("- `torch_dense`, too large (1 ×)")
     assert "No figures" in tables.gpu(None)
+
+
+def test_what_the_pages_say_of_a_gpu_is_so() -> None:
+    """The numbers that chapter 14, its page and the page of benchmarks name in their sentences."""
+    result = read(timing.RESULTS / "gpu.json")
+    case = ("form", "n_features", "is_causal", "backward", "n_tokens")
+    rates = {
+        tuple(row[name] for name in case): row["tflops"]
+        for row in result["rows"]
+        if "tflops" in row
+    }
+    chapter = {"triton_fused": 517, "FLASH_ATTENTION": 363, "FlexAttention": 506}
+    for form, rate in (chapter | {"CUDNN_ATTENTION": 688}).items():
+        assert round(rates[form, 128, False, False, 8192]) == rate
+    forward = {
+        tuple(row["blocks"]): row["tflops_done"]
+        for row in result["blocks"]["rows"]
+        if row["kernel"] == "forward"
+    }
+    assert max(forward, key=forward.__getitem__) == (128, 64, 4, 2)
+    assert round(forward[128, 64, 4, 2]) == 512
+    assert round(forward[128, 128, 8, 3]) == round(forward[128, 128, 8, 2]) == 466
+    # With atomic additions the backward is slower in every case.
+    atomic = "triton_fused, deterministic=False"
+    backward = [case for form, *case in rates if form == "triton_fused" and case[2]]
+    assert len(backward) == 18
+    assert all(rates[atomic, *case] < rates["triton_fused", *case] for case in backward)
+    times = {
+        row["form"]: row.get("milliseconds")
+        for row in result["rows"]
+        if row["backward"] and not row["is_causal"] and row["n_features"] == 128
+        if row["n_tokens"] == 8192
+    }
+    assert (round(times[atomic], 1), round(times["triton_fused"], 1)) == (16.2, 14.2)
 
 
 def test_the_stored_ring_shares_its_work_as_it_should() -> None:
