@@ -19,7 +19,11 @@ import time
 from typing import Any
 from unittest import mock
 
-PRELOADED = ["ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "torch"]
+# torch imports torch._dynamo, which takes a second, before its first optimizer or operator of ours.
+# The ranks of a ring need it too: a process of pytest has one server, for kernels and for ranks.
+PRELOADED = [
+    "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "torch", "torch._dynamo",
+]  # fmt: skip
 BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # Matplotlib's in a kernel
 
 
