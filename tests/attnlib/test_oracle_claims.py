@@ -85,15 +85,15 @@ def test_a_signature_says_what_is_claimed() -> None:
 
 def test_head_dimensions_and_dtypes_that_are_claimed_are_asked() -> None:
     kernel = Kernel(right, head_dims=[128, (64, 32)], dtypes=["bfloat16", "float16"])
-    asked = cases(kernel=kernel)
+    asked = cases(kernel=kernel, without=["values"])  # which has a large batch
     assert {case.head_dims for case in asked} == {(64, 32), (128, 128)}
     assert {case.dtype for case in asked if case.head_dims == (128, 128)} == {"float16", "bfloat16"}
-    values = [case for case in asked if case.topic == "values" and case.head_dims == (64, 32)]
-    assert {case.dtype for case in values} == {"bfloat16"}
-    shapes = {case.call.given["value"].numbers.shape[-1] for case in values}
+    causal = [case for case in asked if case.topic == "causal" and case.head_dims == (64, 32)]
+    assert {case.dtype for case in causal} == {"bfloat16"}
+    shapes = {case.call.given["value"].numbers.shape[-1] for case in causal}
     assert shapes == {32}
     one = Kernel(right, head_dims=[(64, 32)], dtypes=["bfloat16"])
-    assert check(one, only=["values", "numbers", "gradients"]).passed
+    assert check(one, only=["causal", "numbers", "gradients"]).passed
 
 
 def test_the_base_of_the_log_sum_exp_is_what_is_said() -> None:
@@ -266,7 +266,7 @@ def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(
 def test_a_kernel_with_claims_is_checked_by_its_name(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["own_kernels:kernel", "--only", "values"]) == 0
+    assert main(["own_kernels:kernel", "--only", "causal"]) == 0
     assert "own_kernels:kernel, torch on cpu" in capsys.readouterr().out
     own = "values[queries-1-keys-1-float32-d64]"
     assert main(["own_kernels:kernel", "--case", own]) == 0
