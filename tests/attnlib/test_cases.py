@@ -94,6 +94,8 @@ def is_left_out(form: Implementation, case: Case) -> bool:
 
 # What `attnlib.serving` makes of a form is made of any form in the same way.
 SERVED = ("documents", "pages", "sinks", "soft cap")
+# Of the numbers of key heads, all but 2.
+GROUPINGS = tuple(f"6 query heads, {n} of key and value" for n in (1, 3, 6))
 
 
 def is_quick(form: Implementation, case: Case) -> bool:
@@ -102,11 +104,16 @@ def is_quick(form: Implementation, case: Case) -> bool:
     In another dtype than float32 those are asked whose numbers are chosen for a dtype, and of each
     other topic a column. What remains has the same shapes, masks and keywords in float32. A slow
     form is asked the other head dimensions where all tiles are asked, and loops are not: they have
-    no tiles.
+    no tiles. Nor do loops count sequences in 16 bits. With groups, a slow form is asked two key
+    heads for six query heads: one key head, and one for each, are special cases of it.
     """
     if form.takes_long and case.topic in SERVED and not case.everywhere:
         return False
+    if form.takes_long and case.name.startswith(GROUPINGS):
+        return False
     loops = form.name == "numpy_tokenwise"
+    if loops and case.name == f"a batch of {MANY:,}":
+        return False
     if case.head_dims != HEAD_DIMS and (loops or (form.takes_long and case.topic != "values")):
         return False
     return case.dtype == "float32" or case.topic in ("dtypes", "numbers") or case.everywhere

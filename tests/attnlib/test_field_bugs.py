@@ -40,7 +40,7 @@ def normal(*shape: int, seed: int = 1, dtype: str = "float32") -> Array:
 # -- 1. A batch that a grid with 16 bits cannot number (pytorch#142228)
 
 
-@on(form for form in WHOLE if not form.is_interpreted)
+@on(form for form in WHOLE if not form.is_interpreted and form.name != "numpy_tokenwise")
 def test_a_batch_of_more_than_65536(form: Implementation) -> None:
     query, value = normal(70_000, 1, 1, 8), normal(70_000, 1, 1, 4, seed=2)
     np.testing.assert_array_equal(form(query, query, value), value)  # one key has the weight 1
