@@ -32,6 +32,9 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 # ... and on one thread each: the order of a sum, so its last bit, does not hang on the number of cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
+# A file is compiled once, also where somebody's environment says otherwise: each test process would
+# do it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 # In the list stands what has two signs before its words; what has one sign is rarely needed.
 help: ## list the commands
