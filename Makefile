@@ -1,4 +1,4 @@
-# The commands of the project. `make help` lists them; CONTRIBUTING.md says more about each.
+# The commands of the project. `make help` lists them; .github/CONTRIBUTING.md says more about each.
 
 PYTHON ?= python3
 PORT ?= 8000
@@ -41,7 +41,7 @@ help: ## list the commands
 	@echo "make ..."
 	@awk -F ':.*## ' '/^[a-z-]+:.* ## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 	@awk -F : '/^[a-z-]+:.* # / { rare = rare " " $$1 } \
-	  END { print "Rarely needed, see CONTRIBUTING.md:" rare }' Makefile
+	  END { print "Rarely needed, see .github/CONTRIBUTING.md:" rare }' Makefile
 	@echo "From a fresh clone: make book, then make test. Python 3.11 or newer is all they need."
 
 # -- environment -----------------------------------------------------------------------------------
@@ -77,9 +77,10 @@ $(PACKAGES): $(REQUIREMENTS) tools/constraints.txt $(VENV)/.folder
 	@$(STEP) "installing the pinned packages" $(BIN)/python -m pip install --no-compile -r $(REQUIREMENTS)
 	@rm -f $(COMPILED) && touch $@
 
-$(ATTNLIB): pyproject.toml $(PACKAGES)
-	@echo "Installing attnlib"
-	@$(STEP) "installing attnlib" $(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+$(ATTNLIB): pyproject.toml oracle/pyproject.toml $(PACKAGES)
+	@echo "Installing attnlib and attncheck"
+	@$(STEP) "installing attnlib and attncheck" \
+	  $(BIN)/python -m pip install --no-deps --no-build-isolation --editable . --editable oracle
 	@touch $@
 
 $(NODE): $(addprefix tools/node/,package.json package-lock.json .npmrc) $(PACKAGES)
@@ -104,7 +105,8 @@ COMPILE = { [ -e $(COMPILED) ] || { $(BIN)/python -m compileall -q -j 1 $(VENV)/
 # -- book ------------------------------------------------------------------------------------------
 
 BOOK := _build/.complete
-FOLDERS := _ext attnbook attnlib benchmarks/results chapters peers/reproductions reference
+FOLDERS := attnbook attnlib benchmarks/results chapters oracle/attncheck oracle/peers/reproductions \
+  reference tools/site
 SOURCES := _config.yml _toc.yml index.md \
   $(sort $(shell find $(FOLDERS) -type f ! -name '*.pyc' ! -path '*/.*'))
 
@@ -193,7 +195,7 @@ measured: $(ENVIRONMENT) $(MODEL) # measure anew what pages show of a stored tab
 
 coverage: $(ENVIRONMENT) $(MODEL) # fail if the usual tests leave out a line or a branch of the numerics
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook tests/peers tests/chapters/test_questions.py attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest tests/attnlib tests/attnbook oracle/tests tests/chapters/test_questions.py attnbook -q -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
@@ -220,8 +222,8 @@ bench: $(ENVIRONMENT) ## time the forms against torch, one ratio a row (benchmar
 	  env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python -m benchmarks.$$what || exit 1; done
 	@$(BIN)/python -m benchmarks.tables
 
-peers: $(ENVIRONMENT) # ask other libraries the cases of attnlib.conformance (ONLY="jax_family")
-	@$(BIN)/python -m peers $(if $(ONLY),--only $(ONLY))
+peers: $(ENVIRONMENT) # ask other libraries the cases of attncheck (ONLY="jax_family")
+	@PYTHONPATH=oracle $(BIN)/python -m peers $(if $(ONLY),--only $(ONLY))
 
 kernel-report: $(ENVIRONMENT) # compile triton_fused for three GPUs, without one, and count
 	@env -u TRITON_INTERPRET $(BIN)/python -m benchmarks.kernel_report $(REPORT_ARGS)

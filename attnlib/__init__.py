@@ -12,8 +12,8 @@ Each computes the same thing, softmax(Q Kᵀ / √d_k) V, and is held against th
     torch_ring        the sequence spread over devices: a ring of processes, or of threads
 
 `implementations()` returns those that can run here. Beside them stand `masks` (who may attend to
-whom), `positions` (where a token stands in the sequence), `serving` (texts in a row, pages, sinks),
-`torch_layers` and `conformance`. NumPy alone is needed, and torch by what computes on tensors.
+whom), `positions` (where a token stands in the sequence), `serving` (texts in a row, pages, sinks)
+and `torch_layers`. NumPy alone is needed, and torch by what computes on tensors.
 """
 
 from __future__ import annotations

@@ -44,6 +44,15 @@ if importlib.util.find_spec("attnlib") is None:
     %pip install --quiet --no-deps git+{REPOSITORY}
 if importlib.util.find_spec("triton") is None and sys.platform == "linux":
     %pip install --quiet --no-deps triton"""
+# For pages that ask the oracle.
+ORACLE_SETUP_CELL = f"""\
+# @title Set-up: installs attnlib and attncheck where missing (on Colab); changes nothing else
+import importlib.util
+
+if importlib.util.find_spec("attnlib") is None:
+    %pip install --quiet --no-deps git+{REPOSITORY}
+if importlib.util.find_spec("attncheck") is None:
+    %pip install --quiet --no-deps "git+{REPOSITORY}#subdirectory=oracle\""""
 # For chapters on the models of others. Colab has transformers.
 MODELS_SETUP_CELL = f"""\
 # @title Set-up: installs attnlib and transformers where missing; changes nothing else

@@ -3,11 +3,11 @@
     python -m tools.rehearse [--environment NAME] [--torch-varies] [CHAPTER …]
 
 A chapter lies alone in an empty folder. Its environment holds NumPy, torch, matplotlib and a
-kernel, the model of chapter 19 as a package (tools/model.txt), and no `attnlib`: its own set-up
-cell installs that, from the address that it names, which git is told to take from a copy of this
-working tree. nbval then runs the chapter from top to bottom and compares what it shows with what is
-stored; of Matplotlib's charts it compares our words alone. In the first environment the notebook of
-the class runs too, untouched: nothing in it may raise.
+kernel, the model of chapter 19 as a package (tools/model.txt), and neither `attnlib` nor
+`attncheck`: its own set-up cell installs them, from the address that it names, which git is told to
+take from a copy of this working tree. nbval then runs the chapter from top to bottom and compares
+what it shows with what is stored; of Matplotlib's charts it compares our words alone. In the first
+environment the notebook of the class runs too, untouched: nothing in it may raise.
 
     colab    what Colab publishes as its own versions (tools/colab.txt)
     numpy    the same without torch, for the chapters that import no torch
@@ -38,7 +38,7 @@ from tools import ROOT, class_notebooks, notebooks
 CACHE = ROOT / "_build" / "colab"
 MODEL = ROOT / "tools" / "model.txt"
 NAMES = ("colab", "numpy", "lowest", "latest")
-BROUGHT = ("attnlib", "triton")  # what the set-up cells may install
+BROUGHT = ("attnlib", "attncheck", "triton")  # what the set-up cells may install
 SHOWN = ("numpy", "torch", "triton", "transformers", "matplotlib", "ipykernel", "ipython")
 NBVAL = ["--nbval", "--nbval-kernel-name=rehearsal", "-q", "--no-header", "--color=no"]
 NBVAL += [

@@ -5,7 +5,7 @@
     python -m attnbook.lab my_attention --stage masks   one stage alone
 
 In a notebook, `lab.grade(attention, ["values"])` does the same. The page *The lab* explains the
-stages. Five of them ask the cases of `attnlib.conformance`, and two measure memory.
+stages. Five of them ask the cases of `attncheck`, and two measure memory.
 """
 
 from __future__ import annotations
@@ -13,6 +13,13 @@ from __future__ import annotations
 from attnlib import needs
 
 needs(__name__, "torch")
+
+import importlib.util
+
+if importlib.util.find_spec("attncheck") is None:
+    how = 'pip install "git+https://github.com/your_account/attention-step-by-step#subdirectory=oracle"'
+    what = f"{__name__} needs attncheck, which is not installed"
+    raise ModuleNotFoundError(f"{what}: {how}", name="attncheck")
 
 import math
 import textwrap
@@ -24,9 +31,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import attncheck
 from attnbook.lab._memory import Kept, Watch
-from attnlib import conformance, numpy_dense
-from attnlib.conformance import Call, Case, Given, Result, Setting
+from attncheck import Call, Case, Given, Result, Setting
+from attnlib import numpy_dense
 
 __all__ = ["STAGES", "Outcome", "Report", "Stage", "cases", "grade", "skeleton"]
 
@@ -89,7 +97,7 @@ def cases(stage: str) -> list[Case]:
     [39, 37, 48, 83, 2, 143, 2]
     """
     if STAGES[stage].topics:
-        found = conformance.cases(only=STAGES[stage].topics, without=UNASKED)
+        found = attncheck.cases(only=STAGES[stage].topics, without=UNASKED)
         return [case for case in found if case.head_dims == found[0].head_dims]
     name = f"{N_TOKENS} queries and keys"
     options: dict[str, dict[str, Any]] = {name: {}, f"{name}, causal": {"is_causal": True}}
@@ -112,7 +120,7 @@ def _judged(case: Case, attention: Callable[..., Any], watch: Watch) -> Result:
     try:
         with watch:
             attention = kept if measured else attention
-            result = conformance.judge(case, attention, conformance.backend_for("torch"))
+            result = attncheck.judge(case, attention, attncheck.backend_for("torch"))
     except SystemExit:
         return Result(case, False, f"{case.call}\nexpected a result, but the program was ended")
     if measured and result.passed:

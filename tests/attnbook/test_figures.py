@@ -84,10 +84,10 @@ def test_one_language_of_colour() -> None:
             assert contrast(named[name], named["paper"]) >= 4.5, (theme, name)
             assert contrast(named[name], variables["book-surface"]) >= 4.5, (theme, name)
         assert len({*named.values()}) == len(named)
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     told = re.findall(r"(?m)^- ((?:`[a-z]+`(?: and )?)+)[,:]", guide)
     assert set(re.findall("[a-z]+", " ".join(told).replace(" and ", " "))) == COLOURS.keys()
-    formulas = (ROOT / "_ext" / "assets" / "book.css").read_text(encoding="utf-8")
+    formulas = (ROOT / "tools" / "site" / "assets" / "book.css").read_text(encoding="utf-8")
     in_formulas = re.findall(r"\.katex \.attn-(\w+) \{ color: var\(--attn-(\w+)\); \}", formulas)
     assert in_formulas == [(n, n) for n in ("query", "key", "value", "weight", "output")]
 

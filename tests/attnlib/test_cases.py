@@ -1,4 +1,4 @@
-"""Every form is asked every case of `attnlib.conformance`, as any other kernel would be.
+"""Every form is asked every case of `attncheck`, as any other kernel would be.
 
 Beyond what `check` asks of other people's kernels, a form here must give a log-sum-exp that is
 right, inputs that are left as they are in every case, no floating-point warning from NumPy, and a
@@ -19,9 +19,8 @@ from claims import claims
 from implementations import IMPLEMENTATIONS, Implementation
 from tolerance import HALF, assert_close, lse_size
 
-from attnlib import conformance
-from attnlib._checks import FLOATING
-from attnlib.conformance import (
+import attncheck
+from attncheck import (
     CLAIMED,
     TOPICS,
     Call,
@@ -31,8 +30,9 @@ from attnlib.conformance import (
     judge,
     problem,
 )
-from attnlib.conformance._calls import HEAD_DIMS
-from attnlib.conformance._shapes import MANY
+from attncheck._calls import HEAD_DIMS
+from attncheck._shapes import MANY
+from attnlib._checks import FLOATING
 
 backend_of = cache(backend_for)
 
@@ -54,7 +54,7 @@ class Known(NamedTuple):
 def every(of: str, topic: str) -> list[Case]:
     """Return the cases of a topic in all dtypes: the same for all forms of a kind."""
     form = next(form for form in IMPLEMENTATIONS if kind(form) == of)
-    return conformance.cases(of, kernel=claims(form), only=[topic], dtypes=FLOATING)
+    return attncheck.cases(of, kernel=claims(form), only=[topic], dtypes=FLOATING)
 
 
 KNOWN: dict[tuple[str, str], Known] = {}

@@ -1,6 +1,6 @@
 """What every form on tensors promises of its gradients beyond the cases of `test_cases`.
 
-The truth is plain PyTorch in float64, on the same rounded inputs; `attnlib.conformance` has its
+The truth is plain PyTorch in float64, on the same rounded inputs; `attncheck` has its
 own, by the equations of chapter 13.
 """
 
@@ -18,8 +18,8 @@ from inputs import E_V, B, E, H, L, S, drawn
 from numpy.typing import NDArray
 from tolerance import assert_close, gradient_sizes
 
+from attncheck import Call, Given, _definition
 from attnlib import numpy_tokenwise
-from attnlib.conformance import Call, Given, _definition
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -57,7 +57,7 @@ def small(case: str) -> tuple[dict[str, Array], Options]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_equations_and_autograd_agree(case: str) -> None:
-    """Two truths: those of `attnlib.conformance`, and those of these tests."""
+    """Two truths: those of `attncheck`, and those of these tests."""
     floating, options = small(case)
     shape = numpy_tokenwise.scaled_dot_product_attention(**floating, **options).shape
     (upstream,) = drawn(shape, seed=2)

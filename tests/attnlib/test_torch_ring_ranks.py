@@ -146,7 +146,7 @@ def test_a_rank_that_has_left_is_an_error_of_the_others(monkeypatch: pytest.Monk
 def test_the_example_runs_under_torchrun() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*command, "--nproc-per-node", "2", str(ROOT / "examples" / "ring.py")],
+        [*command, "--nproc-per-node", "2", "-m", "attnlib.torch_ring"],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an implementation here claims beyond its signature, as a `Kernel` of attnlib.conformance."""
+"""What an implementation here claims beyond its signature, as a `Kernel` of attncheck."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from implementations import Implementation
 
+from attncheck import Also, Kernel
 from attnlib import serving, torch_decoding
-from attnlib.conformance import Also, Kernel
 
 
 def claims(form: Implementation) -> Kernel:

@@ -39,7 +39,7 @@ def of_steps(module: Any) -> None:
 
 MODULES: dict[str, Callable[[Any], None]] = {
     "torch.optim.optimizer": of_steps,
-    "attnlib.conformance._claims": of_calls("oracle", lambda module: module.Kernel, "called"),
+    "attncheck._claims": of_calls("oracle", lambda module: module.Kernel, "called"),
     "playwright.sync_api._generated": of_calls("browser", lambda module: module.Page, "goto"),
     "triton.runtime.interpreter": of_calls(
         "triton", lambda module: module.GridExecutor, "__call__"

@@ -1,4 +1,4 @@
-"""What the tests feed: the sizes of `attnlib.conformance`, and its numbers as NumPy arrays."""
+"""What the tests feed: the sizes of `attncheck`, and its numbers as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from implementations import DTYPES
 from numpy.typing import NDArray
 
-from attnlib.conformance._calls import HEAD_DIMS, B, H, L, S
+from attncheck._calls import HEAD_DIMS, B, H, L, S
 
 __all__ = ["E_V", "B", "E", "H", "L", "S", "drawn", "some"]
 

@@ -1,7 +1,7 @@
 """Attention by PyTorch: an independent peer, the truth of gradients, the measure of half precision.
 
 In float64 `gradients` is what every form's gradient is held against; test_conformance_gradients
-holds it against the equations of `attnlib.conformance`. In half precision the errors of `plain` and
+holds it against the equations of `attncheck`. In half precision the errors of `plain` and
 `gradients` are what a form's own errors are measured by.
 """
 
@@ -14,7 +14,7 @@ import torch
 from implementations import array, tensor
 from numpy.typing import NDArray
 
-from attnlib.conformance._torch_backend import plain_scores
+from attncheck._torch_backend import plain_scores
 
 Array = NDArray[Any]
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from attnlib import conformance
-from attnlib.conformance import Case, Kernel, backend_for, judge
-from attnlib.conformance._calls import HEAD_DIMS
+import attncheck
+from attncheck import Case, Kernel, backend_for, judge
+from attncheck._calls import HEAD_DIMS
 
 
 @cache
 def listed(kind: str, topic: str) -> list[Case]:
     """Return the cases of a topic for a function with all keywords."""
-    return conformance.cases(kind, only=[topic])
+    return attncheck.cases(kind, only=[topic])
 
 
 def noticing(kernel: Callable[..., Any] | Kernel, kind: str, topics: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The tolerances of `attnlib.conformance`, as assertions."""
+"""The tolerances of `attncheck`, as assertions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attncheck import Call, Given, _tolerance, argument_gradients, problem
+from attncheck._tolerance import bound, difference, epsilon
 from attnlib._checks import HALF
-from attnlib.conformance import Call, Given, _tolerance, argument_gradients, problem
-from attnlib.conformance._tolerance import bound, difference, epsilon
 
 __all__ = [
     "HALF", "assert_close", "epsilon", "forward_size", "gradient_sizes", "lse_size",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BOOK = Path(os.environ.get("ATTENTION_BOOK", ROOT / "_build" / "html"))
 
-sys.path.insert(0, str(ROOT / "_ext"))
+sys.path.insert(0, str(ROOT / "tools" / "site"))
 
 # Where the book is published, and the part of it below the host.
 BASE = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["html"]["baseurl"]

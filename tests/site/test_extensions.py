@@ -36,7 +36,7 @@ def build(
     # A page that did not change is not read again.
     if not page.exists() or page.read_text(encoding="utf-8") != content:
         page.write_text(content, encoding="utf-8")
-    settings = f"import sys\nsys.path.insert(0, {str(ROOT / '_ext')!r})\n"
+    settings = f"import sys\nsys.path.insert(0, {str(ROOT / 'tools' / 'site')!r})\n"
     settings += f"extensions = [{extension!r}]\n{more}\n"
     (folder / "conf.py").write_text(settings, encoding="utf-8")
     if katex and not (folder / "tools").exists():

@@ -81,7 +81,7 @@ def test_help_lists_every_command() -> None:
     _, *often, rarely, _ = make().splitlines()
     rare = rarely.partition(": ")[2].split()
     assert sorted([*(line.split()[0] for line in often), *rare, "FORCE"]) == sorted(phony.split())
-    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    contributing = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [name for name in rare if f"\nmake {name} " not in contributing] == []
 
 

@@ -19,12 +19,12 @@ from tools import ROOT
 
 COPIED = (
     "Makefile", "tools/step.sh", "tools/constraints.txt", "requirements.txt", "tools/model.txt",
-    "pyproject.toml",
+    "pyproject.toml", "oracle/pyproject.toml",
     "tools/node/package.json", "tools/node/package-lock.json", "tools/node/.npmrc",
 )  # fmt: skip
 FOLDERS = (
-    "_ext", "attnbook", "attnlib", "benchmarks/results", "chapters", "peers/reproductions",
-    "reference", "tests", "tools/node",
+    "attnbook", "attnlib", "benchmarks/results", "chapters", "oracle/attncheck",
+    "oracle/peers/reproductions", "reference", "tests", "tools/node", "tools/site",
 )  # fmt: skip
 EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 
@@ -148,7 +148,7 @@ STEPS = [
     (" -m venv ", "making the environment", ".venv/.folder"),
     (" -m ensurepip ", "putting pip into the environment", ".venv/.folder"),
     ("pip install --no-compile -r", "installing the pinned packages", ".venv/.packages"),
-    ("--editable .", "installing attnlib", ".venv/.attnlib"),
+    ("--editable .", "installing attnlib and attncheck", ".venv/.attnlib"),
     ("npm ci", "installing what the book takes from npm", "tools/node/node_modules/.complete"),
     ("jupyter-book build", "building the book", "_build/.complete"),
 ]

@@ -69,7 +69,7 @@ def test_what_asks_npm_for_the_newest_version_gets_the_locked_one(folder: str) -
 
 
 def test_readers_are_led_to_forms_that_there_are() -> None:
-    for page in ("README.md", "reference/errata.md", "CONTRIBUTING.md"):
+    for page in ("README.md", "reference/errata.md", ".github/CONTRIBUTING.md"):
         forms = re.findall(r"/issues/new\?template=([\w.-]+)", (ROOT / page).read_text("utf-8"))
         assert "erratum.yml" in forms, page
         assert all((ROOT / ".github" / "ISSUE_TEMPLATE" / form).is_file() for form in forms)

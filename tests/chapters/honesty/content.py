@@ -229,7 +229,7 @@ def claims_are_asserted(notebook: Notebook) -> list[str]:
 # -- predictions ----------------------------------------------------------------------------------
 
 PREDICT = "**Predict"
-ANSWER_TAG = "hide-output"  # of the cell whose output answers: it is folded (_ext/predictions.py)
+ANSWER_TAG = "hide-output"  # of the cell whose output answers: tools/site/predictions.py folds it
 BY_FIGURE_TAG = "predict-figure"  # of a question that a moving figure answers, in the reader's hand
 FEWEST_PREDICTIONS, MOST_PREDICTIONS = 2, 4
 

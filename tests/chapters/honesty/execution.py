@@ -20,7 +20,14 @@ from honesty.cells import (
     shown,
     tags,
 )
-from tools.notebooks import MODELS_SETUP_CELL, QUIZ_TAG, SETUP_CELL, SETUP_TAG, TRITON_SETUP_CELL
+from tools.notebooks import (
+    MODELS_SETUP_CELL,
+    ORACLE_SETUP_CELL,
+    QUIZ_TAG,
+    SETUP_CELL,
+    SETUP_TAG,
+    TRITON_SETUP_CELL,
+)
 
 UNCHECKED_TAGS = re.compile(r"nbval-(ignore-output|skip)|skip-.*|pytest-validate-ignore-output")
 NBVAL_COMMENT = re.compile(r"(?m)^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_\w+)")
@@ -217,15 +224,20 @@ def _all(notebook: Notebook) -> list[tuple[str, Cell]]:
     return [(f"cell {number}", cell) for number, cell in enumerate(notebook["cells"], start=1)]
 
 
-SPECIAL_SETUP = {"triton": TRITON_SETUP_CELL, "transformers": MODELS_SETUP_CELL}
+SPECIAL_SETUP = {
+    "triton": TRITON_SETUP_CELL,
+    "transformers": MODELS_SETUP_CELL,
+    "attncheck": ORACLE_SETUP_CELL,
+    "attnbook.lab": ORACLE_SETUP_CELL,
+}
 SPECIAL_IMPORT = re.compile(rf"(?m)^\s*(?:import|from) ({'|'.join(SPECIAL_SETUP)})\b")
 
 
 def set_up_first(notebook: Notebook) -> list[str]:
     """The first code cell is the set-up cell, to the letter, and no other is tagged so.
 
-    A chapter that imports Triton or transformers has the one that installs it too, and no other
-    chapter has.
+    A page that imports Triton, transformers, or what asks the oracle has the one that installs it
+    too, and no other page has.
     """
     cells = list(code_cells(notebook))
     if not cells:

@@ -1,0 +1,165 @@
+"""Check a kernel from the command line.
+
+    python -m attncheck my_module:my_attention
+    python -m attncheck my_module:my_attention --kind numpy --without groups windows
+    python -m attncheck my_module:my_attention --expected failures.txt
+    python -m attncheck my_module:my_attention --search 200 --seed random
+    python -m attncheck attncheck.adapters:flash_attn --device cuda
+    python -m attncheck --list
+    python -m attncheck --export cases.npz
+
+Exit status: 0 if some case passed and none failed, 1 otherwise, 2 if the command is invalid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failures
+from attncheck._types import FLOATING
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attncheck",
+        description="Check an attention function against the definition, topic by topic.",
+        epilog='A topic of two words is quoted: --without "mask gradients".',
+    )
+    parser.add_argument(
+        "attention",
+        nargs="?",
+        metavar="MODULE:FUNCTION",
+        help="what to check: a function, or a Kernel",
+    )
+    parser.add_argument(
+        "--kind", choices=("torch", "numpy"), default="torch", help="tensors (default) or arrays"
+    )
+    parser.add_argument("--device", default="cpu", help="the device of the tensors, such as cuda")
+    for name, words in (
+        ("--only", "the topics to check"),
+        ("--without", "the topics to leave out"),
+    ):
+        parser.add_argument(
+            name, nargs="+", action="extend", default=[], metavar="TOPIC", help=words
+        )
+    parser.add_argument(
+        "--dtypes",
+        nargs="+",
+        metavar="DTYPE",
+        help=f"the dtypes to check in: {', '.join(FLOATING)}",
+    )
+    parser.add_argument(
+        "--case",
+        nargs="+",
+        default=[],
+        metavar="ID",
+        help="these cases alone, as a report names them",
+    )
+    parser.add_argument(
+        "--seed", default="7", help='the seed of all numbers: an integer, or "random"'
+    )
+    parser.add_argument(
+        "--search", type=int, default=0, metavar="N", help="draw N calls beyond the table"
+    )
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        help="ids that are expected to fail, one a line, # for a reason",
+    )
+    parser.add_argument("--export", metavar="FILE", help="write the cases to an .npz file")
+    parser.add_argument("--all", action="store_true", help="tell every group of failures")
+    parser.add_argument("--list", action="store_true", help="list the topics and their cases")
+    return parser
+
+
+def found(path: str) -> Callable[..., Any]:
+    """Return the function that MODULE:FUNCTION names.
+
+    Raises:
+        ValueError: what is no such path, a module or a name in it that is not there, or one that
+            needs a library which is missing.
+        TypeError: what is not callable.
+    """
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f"expected MODULE:FUNCTION, such as my_module:my_attention; got {path!r}")
+    try:
+        thing: Any = importlib.import_module(module)
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"expected a module that can be imported from {os.getcwd()}; {module} gave {words}"
+        ) from error
+    for attribute in name.split("."):
+        try:
+            thing = getattr(thing, attribute)
+        except AttributeError as error:
+            raise ValueError(f"expected a function in {module}; it has no {name!r}") from error
+        except ImportError as error:  # of a module that imports what a name needs only then
+            raise ValueError(str(error)) from error
+    if not (callable(thing) or isinstance(thing, Kernel)):
+        raise TypeError(f"expected {path} to be callable; got {type(thing).__qualname__}")
+    return thing  # type: ignore[no-any-return]
+
+
+def listed(chosen: Sequence[Any]) -> str:
+    """Return the topics, and the ids of their cases."""
+    lines = []
+    for topic, words in TOPICS.items():
+        names = dict.fromkeys(case.id for case in chosen if case.topic == topic)
+        if names:
+            lines += [f"{topic}: {words}", *(f"    {name}" for name in names)]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit status."""
+    command = parser()
+    values = command.parse_args(arguments)
+    options = {"only": values.only, "without": values.without, "dtypes": values.dtypes}
+    try:
+        options["seed"] = values.seed if values.seed == "random" else int(values.seed)
+        kernel = None if values.attention is None else Kernel.of(found(values.attention))
+        if values.list or values.export:
+            chosen = cases(values.kind, kernel=kernel, **options)
+            chosen = [case for case in chosen if not values.case or case.id in values.case]
+            if values.list:
+                print(listed(chosen))
+            else:
+                from attncheck._export import export
+
+                n = export(chosen, values.export, backend_for(values.kind))
+                print(f"{n} cases are in {values.export}")
+            return 0
+        if kernel is None:
+            raise ValueError(
+                "expected MODULE:FUNCTION, such as my_module:my_attention; got nothing"
+            )
+        expected = expected_failures(values.expected) if values.expected else []
+        report = check(
+            kernel,
+            values.kind,
+            device=values.device,
+            case=values.case,
+            search=values.search,
+            name=values.attention,
+            progress=sys.stderr.isatty(),
+            **options,
+        )
+    except (TypeError, ValueError) as error:
+        command.error(str(error))
+    report, unexpected = report.without(expected)
+    print(report.told(None) if values.all else report)
+    for own in unexpected:
+        print(f"expected to fail, and passes: {own}")
+    return 0 if report.passed and not unexpected else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,401 @@
+"""What a kernel says of itself: how its arguments are called and ordered, and what it is built for.
+
+A case is drawn with the axes (…, H, L, E) and torch's names. A `Kernel` takes it to the axes and
+names of one function, and says which cases it does not claim, and why.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from attncheck._calls import Call, Case, Given
+from attncheck._types import FLOATING, Array
+
+TORCH = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+INPUTS = ("query", "key", "value")
+ALIGNMENTS = ("top-left", "bottom-right")
+SMALLEST = (64, 96, 128)  # asked beside the odd one, where a kernel takes all head dimensions
+
+
+@dataclass(frozen=True)
+class Also:
+    """A second function of a kernel: with a log-sum-exp, for documents, or for pages.
+
+    Attributes:
+        function: The function. Query, key and value are given by place.
+        axes: The order of its axes. For `lse` those of the log-sum-exp, "BHS" or another order;
+            for `documents` of query, key and value, "THD", where the texts stand one after the
+            other along T; for `pages` of the pools, "PSHD", with P pages of S slots.
+        base: The base of the logarithm, "e" or 2.
+        differentiable: Whether gradients pass through it.
+        starts: For `documents`, the names of the places where texts begin, (n + 1,) integers.
+        longest: For `documents`, the names of the greatest lengths, if it takes any.
+        table: For `pages`, the name of the table, (B, n) integers.
+        lengths: For `pages`, the name of the number of keys of each sequence.
+        page: For `pages`, the slots of a page.
+        always: Keywords of every call, such as {"return_lse": True}.
+    """
+
+    function: Callable[..., Any]
+    axes: str = ""
+    base: Literal["e", 2] = "e"
+    differentiable: bool = True
+    starts: tuple[str, str] = ("cu_seqlens_q", "cu_seqlens_k")
+    longest: tuple[str, str] | None = None
+    table: str = "block_table"
+    lengths: str = "cache_seqlens"
+    page: int = 16
+    always: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_callable("function", self.function)
+        if self.base not in ("e", 2):
+            raise ValueError(f'base must be "e" or 2; got {self.base!r}')
+        if self.page < 1:
+            raise ValueError(f"page must be at least 1; got {self.page!r}")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An attention function, and what it claims. What is not claimed is not asked, and listed.
+
+    A function with torch's signature needs none of this: its keywords are read from it.
+
+    Attributes:
+        function: The function. Query, key and value are given by place, in this order.
+        axes: The order of the axes of query, key, value and output: "BHSD", "BSHD", "HSD" or
+            "SHD", and then exactly these; "" for (…, H, S, D) of any rank, as torch takes it.
+        head_dims: The head dimensions that it takes: numbers, or pairs (query's, value's). None
+            stands for all.
+        dtypes: The dtypes that it takes. None stands for all.
+        names: What it calls our keywords, where it calls them otherwise: {"scale": "sm_scale"}.
+        values: Functions that take a value of ours to its own, by our name; `NotImplemented` for a
+            value that it has nothing for, and such a call is not asked.
+        causal: Where is_causal stands, "top-left", "bottom-right", or both; with both, the keyword
+            `causal_align` says which. Nothing stands for what the signature has.
+        mask: The masks that it takes: "bool", "float", "both", or None; "like query" stands for
+            floating ones of the query's dtype alone.
+        mask_with_causal: What a mask beside is_causal does: "refused", or "both remove".
+        groups: How fewer key heads are told: "enable_gqa", "by shape", or None.
+        gradients: Whether it can be differentiated.
+        lse: The function that returns (output, log-sum-exp).
+        merge: A function of [outputs], [log-sum-exps] that returns those of all keys.
+        documents: The function for several texts in one row.
+        pages: The function for keys in pages. Its query has a batch, also where `axes` have none.
+        sinks: The name of the keyword for sinks, one number for each query head.
+        softcap: The name of the keyword for a soft cap.
+        not_claimed: Topics that are not claimed, each with the reason.
+        always: Keywords of every call.
+
+    Example:
+        >>> def flash(q, k, v, causal=False, softmax_scale=None):
+        ...     raise NotImplementedError("needs a GPU")
+        >>> names = {"is_causal": "causal", "scale": "softmax_scale"}
+        >>> kernel = Kernel(flash, "BSHD", head_dims=[64], names=names, causal=["bottom-right"])
+        >>> kernel.takes("attn_mask"), kernel.takes("scale")
+        (False, True)
+    """
+
+    function: Callable[..., Any]
+    axes: str = ""
+    head_dims: Sequence[int | tuple[int, int]] | None = None
+    dtypes: Sequence[str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    causal: Sequence[str] = ()
+    mask: Literal["bool", "float", "like query", "both"] | None = "both"
+    mask_with_causal: Literal["refused", "both remove"] = "refused"
+    groups: Literal["enable_gqa", "by shape"] | None = "enable_gqa"
+    gradients: bool = True
+    lse: Also | None = None
+    merge: Callable[..., Any] | None = None
+    documents: Also | None = None
+    pages: Also | None = None
+    sinks: str | None = None
+    softcap: str | None = None
+    not_claimed: Mapping[str, str] = field(default_factory=dict)
+    always: Mapping[str, Any] = field(default_factory=dict)
+    _keywords: frozenset[str] | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        _check_callable("attention", self.function)
+        _check_choice("axes", self.axes, ("", "BHSD", "BSHD", "HSD", "SHD"))
+        _check_choice("mask", self.mask, ("bool", "float", "like query", "both", None))
+        _check_choice("mask_with_causal", self.mask_with_causal, ("refused", "both remove"))
+        _check_choice("groups", self.groups, ("enable_gqa", "by shape", None))
+        for align in self.causal:
+            _check_choice("causal", align, ALIGNMENTS)
+        for dtype in self.dtypes or ():
+            _check_choice("dtypes", dtype, FLOATING)
+        for pair in self.dims:
+            if not all(isinstance(n, int) and n > 0 for n in pair):
+                raise ValueError(f"head_dims must hold numbers above 0, or pairs; got {pair!r}")
+        object.__setattr__(self, "_keywords", _keywords(self.function))
+
+    @classmethod
+    def of(cls, attention: Any) -> Kernel:
+        """Return the kernel itself, or the one that a function's signature tells."""
+        return attention if isinstance(attention, cls) else cls(attention)
+
+    @property
+    def dims(self) -> list[tuple[int, int]]:
+        """Return the claimed head dimensions as pairs, the smallest first; none for all."""
+        pairs = [n if isinstance(n, tuple) else (n, n) for n in self.head_dims or ()]
+        return sorted(pairs)
+
+    def name(self, ours: str) -> str:
+        """Return what the kernel calls a keyword of ours."""
+        own = {"sinks": self.sinks, "softcap": self.softcap}.get(ours)
+        return own or self.names.get(ours, ours)
+
+    def takes(self, ours: str) -> bool:
+        """Return whether the function has a keyword, by our name for it."""
+        return self._keywords is None or self.name(ours) in self._keywords
+
+    @property
+    def alignments(self) -> tuple[str, ...]:
+        """Return where is_causal can stand."""
+        both = ALIGNMENTS if self.takes("causal_align") else ALIGNMENTS[:1]
+        return tuple(self.causal) or both
+
+    def unclaimed(self, case: Case, call: Call) -> str:
+        """Return why a case is not asked; "" if it is."""
+        for topic in (case.topic, *case.needs):
+            if topic in self.not_claimed:
+                return self.not_claimed[topic]
+        # A refusal counts only beside a call that is accepted, which must be claimed for that.
+        if call.neighbour is not None and (reason := self.unclaimed(case, call.neighbour)):
+            return reason
+        if case.any_dims and self.head_dims is not None:
+            return "head dimensions of its own"
+        if case.topic in ("lse", "merge") and self.lse is None:
+            return "no function with a log-sum-exp"
+        if not self.gradients and call.upstream is not None:
+            return "no gradients"
+        also = self.also(call)
+        if also is not None and call.upstream is not None and not also.differentiable:
+            return "no gradients"
+        for topic in ("documents", "pages"):
+            if getattr(call, topic) is not None and getattr(self, topic) is None:
+                return f"no function for {topic}"
+        for topic in ("sinks", "softcap"):
+            here = topic in call.options or topic in call.given
+            if here and getattr(self, topic) is None:
+                return f"no keyword for {topic}"
+        return self._unclaimed_option(call) or self._unclaimed_shape(call)
+
+    def _unclaimed_option(self, call: Call) -> str:
+        mask = call.given.get("attn_mask")
+        if mask is not None:
+            if self.mask is None or not self.takes("attn_mask"):
+                return "no mask"
+            kinds = ["both", "bool" if mask.dtype == "bool" else "float"]
+            kinds += ["like query"] * (mask.dtype == call.given["query"].dtype)
+            if self.mask not in kinds and mask.dtype != "int64":
+                return f"no {'boolean' if mask.dtype == 'bool' else 'floating'} mask"
+            if (
+                call.refused
+                and call.options.get("is_causal")
+                and self.mask_with_causal != "refused"
+            ):
+                return "a mask beside is_causal is no error"
+        if "enable_gqa" in call.options and not self._groups_are_told():
+            return "no groups"
+        align = call.options.get("causal_align", ALIGNMENTS[0])
+        placed = call.options.get("is_causal") or call.options.get("window") is not None
+        if placed or "causal_align" in call.options:
+            query, key = (call.given[name].numbers.shape for name in INPUTS[:2])
+            square = query[-2:-1] == key[-2:-1]
+            if call.documents is not None:
+                square = call.documents.queries == call.documents.keys
+            if align not in self.alignments and not (square and self.alignments):
+                return f"no causal mask at the {align.replace('-', ' ')}"
+        for word, value in call.options.items():
+            if word in self.values and self.values[word](value) is NotImplemented:
+                return f"no {word}={value}"
+            told = word in ("enable_gqa", "causal_align", "sinks", "softcap")
+            if not told and not self.takes(word):
+                return f"no {word}"
+        return ""
+
+    def _groups_are_told(self) -> bool:
+        if self.groups == "enable_gqa":
+            return self.takes("enable_gqa")
+        return self.groups is not None
+
+    def _unclaimed_shape(self, call: Call) -> str:
+        rank = 3 if call.documents else len(self.axes)
+        if not rank or call.pages is not None:
+            return ""
+        shapes = [call.given[name].numbers.shape for name in INPUTS]
+        for shape in shapes:
+            if len(shape) < 2 or any(n != 1 for n in shape[: max(0, len(shape) - rank)]):
+                return f"{rank} axes"
+        leading = [(1,) * (rank - len(shape)) + shape[:-2] for shape in shapes]
+        leading = [shape[len(shape) - rank + 2 :] for shape in leading]
+        if any(batch != leading[0][:-1] for batch in (shape[:-1] for shape in leading)):
+            return "batches that broadcast" if not call.refused else ""
+        grouped = "enable_gqa" in call.options
+        if len({shape[-1] for shape in leading}) > 1 and not grouped:
+            by_shape = self.groups == "by shape" and call.refused
+            return "heads that broadcast" if not call.refused or by_shape else ""
+        mask = call.given.get("attn_mask")
+        if mask is not None and mask.numbers.ndim > rank and not call.refused:
+            return f"{rank} axes"
+        return ""
+
+    # How a call is put to the function.
+
+    def also(self, call: Call) -> Also | None:
+        """Return the second function that a call goes to; None for the function itself."""
+        if call.documents is not None:
+            return self.documents
+        if call.pages is not None:
+            return self.pages
+        return self.lse if call.lse or call.split is not None else None
+
+    def orders(self, call: Call) -> dict[str, tuple[str, str]]:
+        """Return, for each argument with axes, our order of them and the kernel's."""
+        whole = _ours(self.axes), self.axes
+        if call.documents is not None:
+            own = "HTD", (self.documents and self.documents.axes) or "THD"
+            return dict.fromkeys((*INPUTS, "output"), own)
+        orders = dict.fromkeys((*INPUTS, "output"), whole)
+        if call.pages is not None:
+            pool = "PHSD", (self.pages and self.pages.axes) or "PSHD"
+            batch = "B" * (bool(self.axes) and "B" not in self.axes) + self.axes
+            rows = _ours(batch), batch
+            orders = {"query": rows, "key": pool, "value": pool, "output": rows}
+        if self.lse is not None:
+            lse = self.lse.axes or self.axes.replace("D", "")
+            orders["lse"] = _ours(lse, lse=True), lse
+        return orders
+
+    def arranged(self, call: Call) -> dict[str, Given]:
+        """Return the arrays of a call, in the kernel's order of axes."""
+        orders = self.orders(call)
+        return {
+            name: arranged(own, *orders[name]) if name in orders else own
+            for name, own in call.given.items()
+        }
+
+    def options(self, call: Call) -> dict[str, Any]:
+        """Return the keywords of a call that are no arrays, by the kernel's names."""
+        found = {}
+        for name, value in call.options.items():
+            if name == "enable_gqa" and self.groups == "by shape":
+                continue
+            if name == "causal_align" and not self.takes(name):
+                continue
+            found[self.name(name)] = self.values[name](value) if name in self.values else value
+        return found
+
+    def called(self, call: Call, own: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
+        """Return what the function returns for these arrays; `extra` are further keywords."""
+        also = self.also(call)
+        function = self.function if also is None else also.function
+        always = self.always if also is None else {**self.always, **also.always}
+        named = {self.name(name): own[name] for name in own if name not in INPUTS}
+        inputs = [own[name] for name in INPUTS]
+        return function(*inputs, **named, **self.options(call), **extra, **always)
+
+    def further(self, call: Call) -> dict[str, Given | int]:
+        """Return what only documents and pages have: where they begin, tables and lengths."""
+        if call.documents is not None and self.documents is not None:
+            pairs = zip(self.documents.starts, call.documents, strict=True)
+            found: dict[str, Given | int] = {
+                name: Given(np.cumsum((0, *lengths)), "int32") for name, lengths in pairs
+            }
+            longest = zip(self.documents.longest or (), call.documents, strict=False)
+            return found | {name: max(lengths) for name, lengths in longest}
+        if call.pages is not None and self.pages is not None:
+            table, lengths = call.pages
+            return {
+                self.pages.table: Given(table, "int32"),
+                self.pages.lengths: Given(np.array(lengths), "int32"),
+            }
+        return {}
+
+
+def arranged(own: Given, ours: str, theirs: str) -> Given:
+    """Return an argument with its axes in another order, its layout along with it.
+
+    >>> arranged(Given(np.zeros((2, 3, 5, 7)), "float32"), "BHSD", "BSHD").numbers.shape
+    (2, 5, 3, 7)
+    """
+    if not theirs:
+        return own
+    order = [ours.index(axis) for axis in theirs]
+    numbers = ranked(own.numbers, len(ours))
+    layout = own.layout
+    if layout is None or order == sorted(order):
+        return replace_numbers(own, np.ascontiguousarray(numbers.transpose(order)))
+    back = np.argsort(order)
+
+    def laid(array: Array) -> Array:
+        view: Array = layout(array.transpose(back)).transpose(order)
+        return view
+
+    laid.__name__ = layout.__name__
+    return Given(numbers.transpose(order), own.dtype, laid)
+
+
+def replace_numbers(own: Given, numbers: Array) -> Given:
+    """Return an argument with other numbers."""
+    return own._replace(numbers=numbers)
+
+
+def ranked(numbers: Array, rank: int) -> Array:
+    """Return numbers with this many axes, where leading ones of length 1 can come or go for it."""
+    more = numbers.ndim - rank
+    if more <= 0:
+        return numbers.reshape((1,) * -more + numbers.shape)
+    return numbers.reshape(numbers.shape[more:]) if set(numbers.shape[:more]) == {1} else numbers
+
+
+def restored(numbers: Array, ours: str, theirs: str, rank: int) -> Array:
+    """Return a result in our order of axes, with the rank that is expected."""
+    if not theirs or numbers.ndim != len(theirs):
+        return numbers
+    back = np.argsort([ours.index(axis) for axis in theirs])
+    return ranked(numbers.transpose(back), rank)
+
+
+def _ours(axes: str, lse: bool = False) -> str:
+    """Return our order of the axes of a kernel.
+
+    >>> _ours("BSHD"), _ours("SHD"), _ours("BSH", lse=True)
+    ('BHSD', 'HSD', 'BHS')
+    """
+    return "".join(axis for axis in ("BHS" if lse else "BHSD") if axis in axes)
+
+
+def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names that a function takes; None if it takes any.
+
+    A function without a signature, as torch's own one in C, has torch's.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset(TORCH)
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(p.name for p in parameters if p.kind in kinds)
+
+
+def _check_callable(name: str, thing: object) -> None:
+    if not callable(thing):
+        raise TypeError(f"{name} must be callable; got {type(thing).__qualname__}")
+
+
+def _check_choice(name: str, thing: object, choices: Sequence[object]) -> None:
+    if thing not in choices:
+        said = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {said}; got {thing!r}")

@@ -1,0 +1,357 @@
+"""Call a kernel as a case says, and compare its result with the definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncheck import _definition, _tolerance
+from attncheck._backends import Backend
+from attncheck._calls import Call, Case, Given, WrongResultError
+from attncheck._claims import Kernel, arranged, replace_numbers, restored
+from attncheck._types import HALF, Array
+
+REFUSALS = (ValueError, TypeError, RuntimeError)
+RAISED = "raised"  # the kind of a result that did not come
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one case.
+
+    Attributes:
+        case: The case.
+        passed: Whether the kernel gave what the definition gives.
+        message: The call and the first wrong entry, or the exception that came; "" if it passed.
+        kind: What sort of wrong it is, so that alike ones can stand together.
+        refused: The words of an exception that says no, where a result was expected.
+    """
+
+    case: Case
+    passed: bool
+    message: str = ""
+    kind: str = ""
+    refused: str = ""
+
+    def __str__(self) -> str:
+        lines = [str(self.case), *self.message.splitlines()]
+        return "\n    ".join(lines)
+
+
+class Open(Protocol):
+    """What says where a result may be NaN although the truth is a number, as boolean arrays."""
+
+    def output(self, call: Call) -> Array:
+        """Return the entries of the output that may be NaN."""
+
+    def gradients(self, call: Call) -> dict[str, Array]:
+        """Return the entries of each gradient that may be NaN."""
+
+
+class RaisedError(WrongResultError):
+    """An exception came in place of a result; `refusal` has its words if it says no."""
+
+    def __init__(self, expected: str, error: Exception) -> None:
+        said = one_line(error)
+        super().__init__(f"expected {expected}, but {said} was raised", f"{RAISED}: {said}")
+        says_no = isinstance(error, (*REFUSALS, AssertionError)) and bool(str(error).strip())
+        self.refusal = said if says_no else ""
+
+
+def judge(case: Case, attention: Any, backend: Backend, open_to_nan: Open | None = None) -> Result:
+    """Return whether a kernel passes a case, and what is wrong where it does not.
+
+    `attention` is a function or a `Kernel`. Where `open_to_nan` says so, NaN is as good as the
+    truth.
+    """
+    call, kernel = case.call, Kernel.of(attention)
+    asked = _Asked(kernel, backend, open_to_nan)
+    try:
+        # A kernel on arrays may warn of ∞ and NaN; what counts is whether they come out.
+        with np.errstate(all="ignore"):
+            if call.neighbour is not None:
+                asked.refusal(call, call.neighbour)
+            elif call.upstream is not None:
+                asked.gradients(call)
+            elif call.split is not None:
+                asked.merge(call)
+            else:
+                asked.output(call)
+    except WrongResultError as wrong:
+        refused = getattr(wrong, "refusal", "")
+        return Result(case, False, f"{call}\n{wrong}", wrong.kind, refused)
+    return Result(case, True)
+
+
+def one_line(error: Exception) -> str:
+    """Return an exception on one line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else f"{type(error).__name__} without words"
+
+
+@dataclass
+class _Asked:
+    """A kernel with a backend: what a call requires of it."""
+
+    kernel: Kernel
+    backend: Backend
+    open_to_nan: Open | None = None
+
+    @property
+    def lse_unit(self) -> float:
+        """Return what 1 in the kernel's log-sum-exp is in a natural one: log 2 for base 2."""
+        also = self.kernel.lse
+        return 1.0 if also is None or also.base == "e" else math.log(also.base)
+
+    def given(self, call: Call) -> dict[str, Any]:
+        """Return the kernel's own arrays of a call."""
+        return {n: self.backend.give(own) for n, own in self.kernel.arranged(call).items()}
+
+    def run(self, call: Call, own: Mapping[str, Any]) -> Any:
+        """Return what the kernel returns."""
+        further = self.kernel.further(call)
+        extra = {n: self.backend.give(x) if isinstance(x, Given) else x for n, x in further.items()}
+        return self.kernel.called(call, own, extra)
+
+    def called(self, call: Call, own: Mapping[str, Any]) -> Any:
+        """Return what the kernel returns; its exception becomes a wrong result, in words."""
+        try:
+            with self.backend.poisoned():
+                return self.run(call, own)
+        except Exception as error:
+            raise RaisedError("a result", error) from error
+
+    def refusal(self, call: Call, neighbour: Call) -> None:
+        """Require an exception with a message, beside a neighbour that is accepted."""
+        try:
+            self.run(neighbour, self.given(neighbour))
+        except Exception as error:
+            raise RaisedError("the same call put right to be accepted", error) from error
+        kinds = "a ValueError, a TypeError or a RuntimeError with a message"
+        try:
+            result = self.run(call, self.given(call))
+        except REFUSALS as error:
+            if not str(error).strip():
+                words = f"expected {kinds}, but {one_line(error)} was raised"
+                raise WrongResultError(words, "an error without words") from error
+            return
+        except Exception as error:
+            words = f"expected {kinds}, but {one_line(error)} was raised"
+            raise WrongResultError(words, f"{RAISED}: {one_line(error)}") from error
+        shape = getattr(result, "shape", None)
+        came = type(result).__qualname__ + (
+            f" of shape {tuple(shape)}" if shape is not None else ""
+        )
+        words = f"expected {kinds}, but the call returned: {came}"
+        raise WrongResultError(words, "an invalid call is accepted")
+
+    def output(self, call: Call) -> None:
+        """Require the output of the definition, and its log-sum-exp where that is asked."""
+        own = self.given(call)
+        watched = own if call.watched else {}
+        before = {name: self.backend.bits(argument) for name, argument in watched.items()}
+        came = self.called(call, own)
+        result, lse = _pair(came) if call.lse else (came, None)
+        truth, dtype = _definition.output(call), call.given["query"].dtype
+        got = self.taken(call, "output", result, dtype, truth.ndim)
+        limit = self.limit(call, truth)
+        free = None if self.open_to_nan is None else self.open_to_nan.output(call)
+        _compare("", got, truth, limit, free)
+        if call.lse:
+            self.lse(call, lse)
+        if call.watched:
+            self.untouched(own, before)
+            for name, argument in own.items():
+                if self.backend.shares(result, argument):
+                    words = f"expected a result of its own, but it lies in the memory of {name}"
+                    raise WrongResultError(words, "the result lies in the memory of an argument")
+            self.kept(call, result, before)
+
+    def kept(self, call: Call, result: Any, before: Mapping[str, bytes]) -> None:
+        """Require a result that a second call leaves as it is; its query is another one."""
+        first = self.backend.bits(result)
+        query = call.given["query"]
+        other = query._replace(numbers=query.numbers + 1.0)
+        second = Call(call.given | {"query": other}, call.options, lse=call.lse)
+        self.called(second, self.given(second))
+        if self.backend.bits(result) != first:
+            words = "expected a result that stays, but the next call changed it"
+            raise WrongResultError(words)
+
+    def limit(self, call: Call, truth: Array) -> float | Array:
+        """Return how far an output may be off."""
+        dtype, peer = call.given["query"].dtype, call.peer
+        size: Any = call.size
+        if dtype in HALF:
+            peer = self.backend.peer(call) if peer is None else peer
+        elif size is None:
+            size = _tolerance.forward_size(*_definition.problem(call))
+        return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
+
+    def lse(self, call: Call, lse: Any) -> None:
+        """Require the log-sum-exp of the definition."""
+        truth = _definition.output_and_lse(call)[1]
+        numbers, came = self.in_numbers(lse, "the log-sum-exp: ")
+        sums = "float32" if call.given["query"].dtype in HALF else call.given["query"].dtype
+        if came not in (sums, "float64"):
+            words = f"the log-sum-exp: expected dtype {sums}, got {came}"
+            raise WrongResultError(words, "the dtype of the log-sum-exp")
+        orders = self.kernel.orders(call)
+        if "lse" in orders:
+            numbers = restored(numbers, *orders["lse"], truth.ndim)
+        numbers = self.lse_unit * numbers
+        size = _tolerance.lse_size(*_lse_problem(call))
+        limit = _tolerance.bound(truth, dtype=sums, size=size)
+        _compare("the log-sum-exp: ", numbers, truth, limit, None)
+
+    def merge(self, call: Call) -> None:
+        """Require that two halves of the keys, merged by their log-sum-exps, give the whole."""
+        assert call.split is not None
+        halves = [_cut(call, keys) for keys in (slice(0, call.split), slice(call.split, None))]
+        results = [_pair(self.called(half, self.given(half))) for half in halves]
+        truth = _definition.output(call)
+        dtype = call.given["query"].dtype
+        limit = 2 * self.limit(call, truth)
+        if dtype in HALF:
+            limit = limit + _tolerance.epsilon(dtype) * np.abs(truth).max(initial=0.0)
+        if self.kernel.merge is not None:
+            try:
+                merged = _pair(self.kernel.merge(*map(list, zip(*results, strict=True))))
+            except Exception as error:
+                raise RaisedError("a merged result", error) from error
+            got = self.taken(call, "output", merged[0], dtype, truth.ndim)
+            _compare("merged by the kernel: ", got, truth, limit, None)
+            self.lse(call, merged[1])
+            return
+        orders = self.kernel.orders(call)
+        outputs, lses = [], []
+        for output, lse in results:
+            outputs.append(self.taken(call, "output", output, dtype, truth.ndim))
+            numbers, _ = self.in_numbers(lse, "the log-sum-exp: ")
+            if "lse" in orders:
+                numbers = restored(numbers, *orders["lse"], truth.ndim - 1)
+            lses.append(self.lse_unit * numbers)
+        _compare("merged: ", merged_halves(outputs, lses), truth, limit, None)
+
+    def gradients(self, call: Call) -> None:
+        """Require the gradients of the definition."""
+        assert call.upstream is not None
+        orders, wanted = self.kernel.orders(call), call.wanted
+        own = self.given(call)
+        upstream: Any = self.backend.give(arranged(call.upstream, *orders["output"]))
+        everything = own | {"the gradient of the output": upstream}
+        before = {name: self.backend.bits(argument) for name, argument in everything.items()}
+        above = upstream
+        if call.lse_upstream is not None:
+            own_lse = replace_numbers(call.lse_upstream, self.lse_unit * call.lse_upstream.numbers)
+            above = upstream, self.backend.give(arranged(own_lse, *orders["lse"]))
+
+        def attend(**arrays: Any) -> Any:
+            result = self.run(call, arrays)
+            return _pair(result) if call.lse else result
+
+        try:
+            with self.backend.poisoned():
+                found = self.backend.gradients(attend, own, above, wanted, {})
+        except WrongResultError:
+            raise
+        except Exception as error:
+            raise RaisedError("gradients", error) from error
+        truth = _definition.gradients(call)
+        query, key, value, mask, scale = _definition.problem(call)[:5]
+        d_output = call.upstream.numbers
+        d_lse = None if call.lse_upstream is None else call.lse_upstream.numbers
+        sizes = _tolerance.gradient_sizes(query, key, value, d_output, mask, d_lse, scale)
+        sizes = _definition.argument_gradients(call, sizes)
+        dtype = call.given["query"].dtype
+        peers = self.backend.peer_gradients(call) if dtype in HALF else {}
+        free = {} if self.open_to_nan is None else self.open_to_nan.gradients(call)
+        for name in wanted:
+            said = f"the gradient of {name}: "
+            own_dtype, rank = call.given[name].dtype, truth[name].ndim
+            got = self.taken(call, name, found[name], own_dtype, rank, said)
+            limit = _tolerance.bound(
+                truth[name],
+                dtype=dtype,
+                size=sizes[name],
+                peer=peers.get(name),
+                times=3,
+                floor=_tolerance.epsilon("float32") * sizes[name],
+            )
+            _compare(said, got, truth[name], limit, free.get(name))
+        if call.watched:
+            self.untouched(everything, before)
+
+    def taken(
+        self, call: Call, name: str, result: Any, dtype: str, rank: int, what: str = ""
+    ) -> Array:
+        """Return the numbers of a result in our order of axes; it must be of this dtype."""
+        numbers, came = self.in_numbers(result, what)
+        if came != dtype:
+            raise WrongResultError(f"{what}expected dtype {dtype}, got {came}", f"{what}dtype")
+        orders = self.kernel.orders(call)
+        return restored(numbers, *orders[name], rank) if name in orders else numbers
+
+    def in_numbers(self, result: Any, what: str) -> tuple[Array, str]:
+        """Return a result in float64, and the name of its dtype."""
+        try:
+            return self.backend.take(result)
+        except WrongResultError as wrong:
+            raise WrongResultError(f"{what}{wrong}") from None
+
+    def untouched(self, arguments: Mapping[str, Any], before: Mapping[str, bytes]) -> None:
+        """Require arguments that hold what they held before the call."""
+        for name, argument in arguments.items():
+            if self.backend.bits(argument) != before[name]:
+                words = f"expected inputs that are left as they are, but {name} was modified"
+                raise WrongResultError(words, "an input is modified")
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    """Return the output and the log-sum-exp of a result, which may hold more."""
+    if not isinstance(result, (tuple, list)) or len(result) < 2:
+        came = type(result).__qualname__
+        raise WrongResultError(f"expected (output, log-sum-exp), got {came}")
+    return result[0], result[1]
+
+
+def _lse_problem(call: Call) -> tuple[Array, Array, Array | None, float | None]:
+    query, key, _, mask, scale = _definition.problem(call)[:5]
+    return query, key, mask, scale
+
+
+def _cut(call: Call, keys: slice) -> Call:
+    """Return the call with some of its keys."""
+    given = dict(call.given)
+    for name in ("key", "value"):
+        given[name] = given[name]._replace(numbers=given[name].numbers[..., keys, :])
+    if "attn_mask" in given:
+        mask = given["attn_mask"]
+        given["attn_mask"] = mask._replace(numbers=mask.numbers[..., keys])
+    return Call(given, call.options, split=call.split)
+
+
+def merged_halves(outputs: list[Array], lses: list[Array]) -> Array:
+    """Return the output of all keys: a mean of the outputs with the weights exp(lse).
+
+    >>> merged_halves([np.array([[1.0]]), np.array([[4.0]])], [np.log([1.0]), np.log([2.0])])
+    array([[3.]])
+    """
+    both = np.stack(lses)
+    highest = both.max(axis=0)
+    powers = np.exp(both - np.where(highest == -np.inf, 0, highest))
+    total = powers.sum(axis=0)
+    weights = powers / np.where(total == 0, 1, total)
+    return np.asarray((weights[..., None] * np.stack(outputs)).sum(axis=0))
+
+
+def _compare(what: str, got: Array, truth: Array, bound: float | Array, free: Array | None) -> None:
+    if free is not None and got.shape == truth.shape:
+        truth = np.where(free & np.isnan(got), np.nan, truth)
+    said = _tolerance.difference(got, truth, bound)
+    if said:
+        raise WrongResultError(f"{what}{said}", f"{what}{_tolerance.sort_of_wrong(got, truth)}")

@@ -1,0 +1,206 @@
+"""Cases of the topics gradients and mask gradients, for kernels on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from attncheck._calls import (
+    E_V,
+    Axes,
+    B,
+    Call,
+    Case,
+    Draw,
+    E,
+    Given,
+    H,
+    L,
+    Layout,
+    Mask,
+    S,
+    Setting,
+    heads,
+    qkv,
+    random_bias,
+    random_mask,
+    shaped,
+    with_mask,
+    words,
+)
+from attncheck._dtypes import bad_removed_keys, with_bad_number
+from attncheck._layouts import LAYOUTS, expanded, heads_inside, transposed
+from attncheck._masks import MASK_SHAPES
+from attncheck._shapes import (
+    EMPTY_AXES,
+    LEADING,
+    LENGTHS,
+    TILES,
+    TWO_EMPTY_ROWS,
+    large_scores,
+)
+from attncheck._types import HALF, Shape
+
+EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
+
+
+def with_upstream(draw: Draw, layout: Layout | None = None, **more: Any) -> Draw:
+    """Return the function that draws the same call, and a gradient of its output."""
+
+    def drawing(setting: Setting) -> Call:
+        call = draw(setting)
+        shapes = [own.numbers.shape for own in call.given.values()]
+        leading = [shape[:-2] for shape in shapes[:3]]
+        if "enable_gqa" in call.options:
+            leading = [leading[0], *((*shape[:-1], 1) for shape in leading[1:])]
+        shape = (*np.broadcast_shapes(*leading), shapes[0][-2], shapes[2][-1])
+        (upstream,) = setting.drawn(shape, salt=11)
+        return replace(call, upstream=Given(upstream, setting.dtype, layout), **more)
+
+    return drawing
+
+
+def case(name: str, draw: Draw, *needs: str, **more: Any) -> Case:
+    """Return a case of the topic gradients, which only tensors have."""
+    return Case("gradients", name, with_upstream(draw), needs, kinds=("torch",), **more)
+
+
+def gradients() -> Iterator[Case]:
+    """Yield the cases of the topic gradients."""
+    for is_causal in (False, True):
+        options: dict[str, Any] = {"is_causal": True} if is_causal else {}
+        end, needs = ", causal" * is_causal, ("causal",) * is_causal
+        batch: Shape
+        for batch in ((), (B,), (B, H)):
+            query_axes, key_axes = (*batch, L, E), (*batch, S, E)
+            draw = shaped(query_axes, key_axes, options=options)
+            name = f"query {words(query_axes)}, key {words(key_axes)}{end}"
+            yield case(name, draw, *needs, everywhere=len(batch) == 2)
+        for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (67, 71), (71, 67)):
+            draw = heads(n_queries, n_keys, options)
+            yield case(f"queries: {n_queries}, keys: {n_keys}{end}", draw, *needs)
+        for n_queries, n_keys in TILES:
+            draw = heads(n_queries, n_keys, options)
+            name = f"queries: {n_queries}, keys: {n_keys}{end}"
+            yield case(name, draw, *needs, everywhere=True)
+        for query, key, value in LEADING:
+            draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options)
+            name = f"leading dimensions that broadcast gather: {query}, {key} and {value}{end}"
+            yield case(name, draw, *needs)
+        for scale in (0.0, -0.7, 2, 3.5):
+            draw = heads(options={"scale": scale} | options)
+            yield case(f"scale={scale}{end}", draw, *needs)
+        for n_key_heads in (1, 2, 3, 6):
+            shapes = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
+            draw = shaped(*shapes, {"enable_gqa": True} | options)
+            name = f"6 query heads, {n_key_heads} of key and value{end}"
+            yield case(name, draw, *needs, "groups")
+        draw = shaped((B, 6, L, E), (B, 2, S, E), (B, 2, S, E), {"enable_gqa": True} | options)
+        name = f"6 query heads, 2 of key and value in each batch{end}"
+        yield case(name, draw, *needs, "groups", everywhere=True)
+        for name, (batch, n_queries, n_keys, n_features, n_values) in EMPTY_AXES.items():
+            shape: Axes = (*batch, n_queries, n_features)
+            keys: Axes = (*batch, n_keys, n_features)
+            draw = shaped(shape, keys, (*batch, n_keys, n_values), options)
+            own = n_features == 0 or n_values == 0
+            yield case(f"{name}{end}", draw, *needs, "empty", any_dims=own)
+    for sign, word in ((1, "above"), (-1, "below")):
+        name = f"scores of ten thousand, all {word} 0"
+        yield case(name, large_scores(sign), dtypes=("float32", "float64"))
+    for where in ("query", "key", "value"):
+        draw = with_bad_number(where, np.nan)
+        yield case(f"NaN in one number of the {where} comes out", draw, "numbers")
+    for bad in (np.nan, np.inf):
+        name = f"{bad} in keys and values that are removed changes nothing"
+        yield case(name, bad_removed_keys(bad), "masks", "numbers")
+    yield from _masked()
+    yield from _by_position()
+    yield from _laid_out()
+
+
+def _masked() -> Iterator[Case]:
+    for shape in MASK_SHAPES:
+        yield case(f"a boolean mask {shape}", with_mask(random_mask(shape)), "masks")
+        yield case(f"a floating mask {shape}", with_mask(random_bias(shape)), "masks")
+    for name, kept in (("two rows", TWO_EMPTY_ROWS), ("every row", TWO_EMPTY_ROWS & False)):
+        draw = with_mask(kept)
+        yield case(f"a boolean mask removes {name}: zeros", draw, "masks", "empty")
+        draw = with_mask(np.where(kept, 0.0, -np.inf))
+        yield case(f"a floating mask removes {name}: zeros", draw, "masks", "empty")
+
+
+def _by_position() -> Iterator[Case]:
+    bottom_right = {"causal_align": "bottom-right"}
+    for n_queries, n_keys in ((1, 7), (5, 7), (67, 71)):
+        draw = heads(n_queries, n_keys, {"is_causal": True} | bottom_right)
+        name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"
+        yield case(name, draw, "causal", "bottom-right")
+    for window in ((0, 0), (2, 1), (None, 1), (1, None)):
+        yield case(f"window={window}", heads(options={"window": window}), "windows")
+        draw = heads(options={"window": window} | bottom_right)
+        yield case(f"window={window}, bottom-right", draw, "windows", "bottom-right")
+    draw = heads(67, 71, {"window": (20, 3)})
+    yield case("window=(20, 3), queries: 67, keys: 71", draw, "windows")
+    draw = heads(70, 70, {"window": (20, 0)})
+    yield case("window=(20, 0), 70 queries and keys", draw, "windows", everywhere=True)
+
+
+def _laid_out() -> Iterator[Case]:
+    def own(name: str, draw: Any, *needs: str, everywhere: bool = False) -> Case:
+        needs = ("layouts", *needs)
+        return Case("gradients", name, draw, needs, kinds=("torch",), everywhere=everywhere)
+
+    for layout in LAYOUTS:
+        said = layout.__name__.replace("_", " ")
+        everywhere = layout in (heads_inside, transposed)
+        draw = with_upstream(_inputs(layout), watched=True)
+        yield own(f"{said} inputs", draw, everywhere=everywhere)
+        draw = with_upstream(shaped(), layout, watched=True)
+        yield own(f"a gradient of the output that is {said}", draw, everywhere=everywhere)
+        draw = with_upstream(shaped(options={"is_causal": True}), layout, watched=True)
+        yield own(f"a gradient of the output that is {said}, causal", draw, "causal")
+    for axes in EXPANDED:
+        strides = tuple(int(n - 4 not in axes) for n in range(4))
+        name = f"a gradient of the output that is expanded, with strides of 0 where {strides} is 0"
+        yield own(name, _expanded(axes))
+
+
+def _inputs(layout: Layout) -> Draw:
+    return lambda setting: Call(
+        {name: own._replace(layout=layout) for name, own in qkv(setting).items()}
+    )
+
+
+def _expanded(axes: tuple[int, ...]) -> Draw:
+    draw = with_upstream(shaped(), watched=True)
+
+    def lay(setting: Setting) -> Call:
+        call = draw(setting)
+        assert call.upstream is not None
+        layout = expanded(*axes)
+        upstream = Given(layout(call.upstream.numbers), setting.dtype, layout)
+        return replace(call, upstream=upstream)
+
+    return lay
+
+
+def mask_gradients() -> Iterator[Case]:
+    """Yield the cases of the topic mask gradients."""
+
+    def own(name: str, mask: Mask, *needs: str, mask_dtype: str = "", **more: Any) -> Case:
+        wanted = ("query", "key", "value", "attn_mask")
+        draw = with_upstream(with_mask(mask, mask_dtype), wanted=wanted)
+        return Case("mask gradients", name, draw, ("masks", *needs), kinds=("torch",), **more)
+
+    for shape in MASK_SHAPES:
+        added = random_bias(shape)
+        yield own(f"a floating mask {shape}", added, everywhere=True)
+        name = f"a float32 mask {shape} beside half precision"
+        yield own(name, added, mask_dtype="float32", dtypes=HALF)
+    removing = random_bias((B, H, L, S), random_mask((B, H, L, S)))
+    yield own("where -∞ removes the gradient is 0", removing)
+    yield own("two rows are removed", random_bias((B, H, L, S), TWO_EMPTY_ROWS), "empty")

@@ -1,0 +1,177 @@
+"""Cases of the topics values, groups and empty: shapes, lengths and scales, down to length 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from attncheck._calls import (
+    E_V,
+    NOT_FLOAT16,
+    Axes,
+    B,
+    Call,
+    Case,
+    Draw,
+    E,
+    Given,
+    H,
+    L,
+    S,
+    Setting,
+    heads,
+    random_mask,
+    rounded,
+    shaped,
+    with_mask,
+    words,
+)
+from attncheck._tolerance import forward_size
+from attncheck._types import Array, Shape
+
+LENGTHS = (1, 2, 7, 17)
+SCALES = (0.0, -0.7, 2, 3.5, 40.0)
+# Leading dimensions of query, key and value.
+LEADING: list[tuple[Shape, Shape, Shape]] = [
+    ((B, H), (H,), (H,)),
+    ((H,), (B, H), (B, H)),
+    ((B, 1), (1, H), (B, H)),
+    ((B, H), (B, 1), (B, 1)),
+    ((), (), (B, H)),
+    ((H,), (1,), (B, 1)),
+]
+CAUSAL = {"is_causal": True}
+GROUPED = {"enable_gqa": True}
+# Leading dimensions, L, S, E, E_v.
+EMPTY_AXES: dict[str, tuple[Shape, int, int, int | str, int | str]] = {
+    "no keys": ((B, H), L, 0, E, E_V),
+    "no queries": ((B, H), 0, S, E, E_V),
+    "no heads": ((B, 0), L, S, E, E_V),
+    "a batch of 0": ((0, H), L, S, E, E_V),
+    "no features of query and key": ((B, H), L, S, 0, E_V),
+    "no features of the value": ((B, H), L, S, E, 0),
+    "nothing at all": ((), 0, 0, 0, 0),
+}
+# A mask that removes two rows.
+TWO_EMPTY_ROWS = np.repeat(np.array([[True], [False], [True], [False], [True]]), S, axis=1)
+
+
+# Few queries take a path of their own in many kernels, and a last tile is seldom whole.
+TILES = [(1, 70), (8, 70), (8, 131), (70, 33)]
+MANY = 65_537  # more than the 65,535 blocks that a GPU takes along the second axis of a grid
+
+
+def values() -> Iterator[Case]:
+    """Yield the cases of the topic values."""
+    batch: Shape
+    for batch in ((), (B,), (B, H)):
+        query, key = (*batch, L, E), (*batch, S, E)
+        name = f"query {words(query)}, key {words(key)}"
+        yield Case("values", name, shaped(query, key), everywhere=len(batch) == 2)
+    for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (131, 149)):
+        draw = heads(n_queries, n_keys)
+        yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw)
+    for n_queries, n_keys in TILES:
+        draw = heads(n_queries, n_keys)
+        yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw, everywhere=True)
+    for query, key, value in LEADING:
+        draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V))
+        name = f"leading dimensions that broadcast: {query}, {key} and {value}"
+        yield Case("values", name, draw)
+    draw = shaped((H, L, 64), (H, S, 64), (H, S, 61))
+    yield Case("values", "head dimensions of 64 and 61", draw, any_dims=True)
+    for scale in SCALES:
+        yield Case("values", f"scale={scale}", heads(options={"scale": scale}))
+    for sign, word in ((1, "above"), (-1, "below")):
+        name = f"scores of ten thousand, all {word} 0"
+        yield Case("values", name, large_scores(sign), dtypes=NOT_FLOAT16)
+    yield Case("values", f"a batch of {MANY:,}", _many)
+
+
+def large_scores(sign: float) -> Draw:
+    """Return the function that draws a call whose scores are large and have one sign."""
+
+    def draw(setting: Setting) -> Call:
+        shapes = (1, B, L, E), (1, B, S, E), setting.value((1, B, S, E))
+        query, key, value = setting.drawn(*shapes)
+        numbers = {"query": np.abs(query) * 100, "key": sign * np.abs(key) * 100, "value": value}
+        dtype = setting.dtype
+        given = {name: Given(rounded(n, dtype), dtype) for name, n in numbers.items()}
+        return Call(given, {"scale": 1.3 / setting.head_dims[0]})
+
+    return draw
+
+
+def _many(setting: Setting) -> Call:
+    """Two keys for one query, so often that a kernel which counts in 16 bits runs out of them.
+
+    All sequences but the last are alike, and the truth is that of two.
+    """
+    query, key, value = setting.drawn((2, 1, 1, E), (2, 1, 2, E), (2, 1, 2, E_V))
+    scores = query @ key.mT / np.sqrt(setting.head_dims[0])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    truth = powers / powers.sum(axis=-1, keepdims=True) @ value
+
+    def repeated(array: Array) -> Array:
+        return np.concatenate([np.repeat(array[:1], MANY - 1, axis=0), array[1:]])
+
+    given = {n: Given(repeated(x), setting.dtype) for n, x in
+             zip(("query", "key", "value"), (query, key, value), strict=True)}  # fmt: skip
+    size = float(forward_size(query, key, value).max())
+    return Call(given, truth=repeated(truth), size=size)
+
+
+def groups() -> Iterator[Case]:
+    """Yield the cases of the topic groups."""
+    for n_key_heads, is_causal in product((1, 2, 3, 6), (False, True)):
+        options = GROUPED | (CAUSAL if is_causal else {})
+        name = f"6 query heads, {n_key_heads} of key and value" + ", causal" * is_causal
+        query, key, value = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
+        needs = ("causal",) * is_causal
+        draw = shaped(query, (*value[:-1], E), (*value[:-1], E), options)
+        yield Case("groups", name, draw, needs, everywhere=n_key_heads == 2)
+        draw = shaped(query, key, value, options)
+        yield Case("groups", f"{name}, one key for the batch", draw, needs)
+        draw = shaped((6, L, E), (n_key_heads, S, E), options=options)
+        yield Case("groups", f"{name}, without a batch", draw, needs)
+    for n_key_heads, shape in product((1, 2, 6), ((6, 1, S), (6, L, S), (L, S), (S,))):
+        name = f"6 query heads, {n_key_heads} of key and value, a mask {shape}"
+        draw = with_mask(random_mask(shape), "", (6, L, E), (n_key_heads, S, E), options=GROUPED)
+        yield Case("groups", name, draw, ("masks",))
+    for n_key_heads in (1, 2, 5):
+        draw = shaped((0, L, E), (n_key_heads, S, E), options=GROUPED)
+        name = f"no query heads, {n_key_heads} of key and value"
+        yield Case("groups", name, draw, ("empty",))
+
+
+def empty() -> Iterator[Case]:
+    """Yield the cases of the topic empty."""
+    masks = {
+        "a boolean mask removes two rows": TWO_EMPTY_ROWS,
+        "a boolean mask (L, 1) removes two rows": TWO_EMPTY_ROWS[:, :1],
+        "a floating mask of -∞ removes two rows": np.where(TWO_EMPTY_ROWS, 0.0, -np.inf),
+        "a boolean mask removes everything": np.zeros((L, S), dtype=bool),
+        "a boolean mask (1, 1, 1, 1) removes everything": np.zeros((1, 1, 1, 1), dtype=bool),
+        "a floating mask removes everything": np.full((L, S), -np.inf),
+    }
+    for name, mask in masks.items():
+        yield Case("empty", name, with_mask(mask), ("masks",))
+    for (name, axes), is_causal in product(EMPTY_AXES.items(), (False, True)):
+        batch, n_queries, n_keys, n_features, n_values = axes
+        query: Axes = (*batch, n_queries, n_features)
+        key: Axes = (*batch, n_keys, n_features)
+        options = CAUSAL if is_causal else {}
+        draw = shaped(query, key, (*batch, n_keys, n_values), options)
+        needs = ("causal",) * is_causal
+        own = n_features == 0 or n_values == 0
+        yield Case("empty", name + ", causal" * is_causal, draw, needs, any_dims=own)
+    for n_queries, n_keys in ((7, 5), (17, 2)):
+        draw = heads(n_queries, n_keys, CAUSAL | {"causal_align": "bottom-right"})
+        name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"
+        yield Case("empty", name, draw, ("bottom-right", "causal"))
+    for align, n_queries, n_keys in (("top-left", 11, 3), ("bottom-right", 11, 3)):
+        draw = heads(n_queries, n_keys, {"window": (2, 1), "causal_align": align})
+        name = f"a window beyond the keys, {align}, queries: {n_queries}, keys: {n_keys}"
+        yield Case("empty", name, draw, ("windows", "bottom-right"))

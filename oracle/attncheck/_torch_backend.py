@@ -1,0 +1,177 @@
+"""The backend for tensors, and plain attention on tensors, which half precision is measured by."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from attncheck._backends import Backend, without_nan
+from attncheck._calls import Call, Given, WrongResultError
+from attncheck._definition import argument_gradients, problem
+from attncheck._types import Array, checked_scale
+
+
+class TorchBackend(Backend):
+    """Gives tensors on a device, and takes a tensor back."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        try:
+            self.device = torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device must be one that torch has here; got {device!r}") from error
+
+    def give(self, given: Given) -> torch.Tensor:
+        """Return the argument as a tensor of its dtype and layout, strides and all."""
+        half = given.dtype == "bfloat16"
+        own = _bits(given.numbers) if half else given.numbers.astype(given.dtype)
+        own = own if given.layout is None else given.layout(own)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            view = torch.from_numpy(own)
+        view = view.view(torch.bfloat16) if half else view
+        if self.device.type == "cpu" or not view.numel():
+            return view.to(self.device)
+        # A plain copy to a device would drop gaps and strides of 0.
+        extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
+        whole = view.as_strided((extent,), (1,)).to(self.device)
+        return whole.as_strided(view.shape, view.stride())
+
+    @contextlib.contextmanager
+    def poisoned(self) -> Iterator[None]:
+        """Fill what is allocated with NaN, so that what a kernel leaves unwritten is seen."""
+        before = torch.get_deterministic_debug_mode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.set_deterministic_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.set_deterministic_debug_mode(before)
+
+    def bits(self, own: torch.Tensor) -> bytes:
+        """Return what a tensor holds, to see whether it was modified."""
+        return self.take(own)[0].tobytes()
+
+    def take(self, result: Any) -> tuple[Array, str]:
+        """Return a result in float64, and the name of its dtype."""
+        if not isinstance(result, torch.Tensor):
+            raise WrongResultError(f"expected a torch.Tensor, got {type(result).__qualname__}")
+        if result.device != self.device:
+            raise WrongResultError(
+                f"expected a result on {self.device}, got one on {result.device}"
+            )
+        return _in_float64(result), str(result.dtype).removeprefix("torch.")
+
+    def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
+        """Return whether a result lies in the memory of an argument."""
+        addresses = [x.untyped_storage().data_ptr() for x in (result, own)]
+        return addresses[0] == addresses[1] != 0
+
+    def gradients(
+        self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
+        wanted: tuple[str, ...], options: dict[str, Any],
+    ) -> dict[str, torch.Tensor]:  # fmt: skip
+        """Return the gradients that a kernel gives for a gradient of its output."""
+        leaves = [own[name].requires_grad_() for name in wanted]
+        found = torch.autograd.grad(attention(**own, **options), leaves, upstream)
+        return dict(zip(wanted, found, strict=True))
+
+    def peer(self, call: Call) -> Array:
+        """Return plain attention with every step in the inputs' dtype, as its errors measure."""
+        tensors, options = _tensors(call)
+        return _in_float64(plain(**tensors, **options))
+
+    def peer_gradients(self, call: Call) -> dict[str, Array]:
+        """Return the gradients of plain attention, every step in the inputs' dtype."""
+        assert call.upstream is not None
+        tensors, options = _tensors(call)
+        leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        results, given = plain_with_lse(**(options | tensors)), [call.upstream]
+        if call.lse_upstream is not None:
+            given.append(call.lse_upstream._replace(dtype=call.given["query"].dtype))
+        above = [TorchBackend().give(own) for own in given]
+        found = torch.autograd.grad(results[: len(above)], tuple(leaves.values()), above)
+        wide = dict(zip(leaves, map(_in_float64, found), strict=True))
+        return argument_gradients(call, wide)
+
+
+def _in_float64(tensor: torch.Tensor) -> Array:
+    numbers: Array = tensor.detach().cpu().to(torch.float64).numpy()
+    return numbers
+
+
+def _tensors(call: Call) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the call without its keywords, as tensors on the CPU, and its scale and the like."""
+    query, key, value, mask, scale, softcap, sinks = problem(call)
+    dtype = call.given["query"].dtype
+    arrays = {"query": query, "key": key, "value": value}
+    given = {name: Given(without_nan(array), dtype) for name, array in arrays.items()}
+    if mask is not None:
+        kind = "bool" if mask.dtype == np.bool_ else call.given["attn_mask"].dtype
+        given["attn_mask"] = Given(mask, kind)
+    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sinks": None}
+    if sinks is not None:
+        options["sinks"] = TorchBackend().give(Given(sinks, dtype))
+    return {name: TorchBackend().give(own) for name, own in given.items()}, options
+
+
+def _bits(numbers: Array) -> Array:
+    """Return numbers that bfloat16 can hold as its 16 bits, the upper ones of float32's 32."""
+    wide = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
+    return (wide >> np.uint32(16)).astype(np.uint16).view(np.int16)
+
+
+def plain(*inputs: Any, **options: Any) -> torch.Tensor:
+    """Return the formula as anybody would write it, every step in the inputs' dtype."""
+    return plain_with_lse(*inputs, **options)[0]
+
+
+def plain_with_lse(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `plain` and the log-sum-exp of its scores."""
+    scores, empty = plain_scores(query, key, attn_mask, scale, softcap)
+    if sinks is not None:
+        column = sinks[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, column], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : key.shape[-2]]
+    lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
+    return weights.masked_fill(empty, 0) @ value, lse
+
+
+def plain_scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scores after the mask, and the rows without keys, whose scores are 0.
+
+    The weights of such a row are put in after the softmax, so that its gradients are 0.
+    """
+    scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if attn_mask is not None:
+        allowed = attn_mask
+        if attn_mask.dtype != torch.bool:
+            allowed = attn_mask != -math.inf
+            scores = scores + attn_mask.to(scores.dtype)
+        scores = torch.where(allowed, scores, torch.full_like(scores, -math.inf))
+    empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+    return scores.masked_fill(empty, 0), empty

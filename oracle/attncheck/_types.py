@@ -1,0 +1,25 @@
+"""What all files here share: kinds of arrays, names of dtypes, and the scale of scores."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+Window = tuple[int | None, int | None]  # keys before and after a query's own position
+
+HALF = ("float16", "bfloat16")
+FLOATING = (*HALF, "float32", "float64")
+
+
+def checked_scale(scale: object, n_features: int) -> float:
+    """Return the factor on the scores: `scale`, or 1/√d_k for None (1 where d_k = 0)."""
+    if scale is None:
+        return 1.0 / math.sqrt(n_features) if n_features else 1.0
+    if isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale):
+        raise ValueError(f"scale must be None or a finite real number; got {scale!r}")
+    return float(scale)

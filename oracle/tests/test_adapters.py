@@ -1,0 +1,430 @@
+"""The adapters for other libraries, held against stand-ins with the same signatures.
+
+None of the libraries is here, and none runs on a CPU: torch's own `varlen_attn` is installed and
+raises `NotImplementedError` there (no `aten::_flash_attention_forward`). So each is replaced by
+functions of the same signature and conventions, computed by `torch_dense` and `attnlib.serving`.
+This shows that an adapter says what it means, and not that a library is right.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from runs import at_one
+from torch import Tensor
+
+from attncheck import Kernel, adapters, cases, check
+from attncheck.__main__ import found, main
+from attnlib.serving import over_documents, over_pages, with_soft_cap
+from attnlib.torch_dense import scaled_dot_product_attention_with_lse
+
+
+def dense(
+    query: Tensor, key: Tensor, value: Tensor, *, softcap: float = 0.0, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """Return attention and its log-sum-exp, with axes (…, H, S, D) and heads shared by shape."""
+    if key.shape[-3] and query.shape[-3] != key.shape[-3]:
+        group = query.shape[-3] // key.shape[-3]
+        if group * key.shape[-3] != query.shape[-3] or value.shape[-3] != key.shape[-3]:
+            raise RuntimeError("Number of heads in key/value must divide number of heads in query")
+        key, value = (x.repeat_interleave(group, -3) for x in (key, value))
+    if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:
+        raise RuntimeError("query, key and value must have matching shapes")
+    if softcap > 0:
+        # The log-sum-exp of capped scores is asked by no case.
+        found = with_soft_cap(
+            lambda *a, **o: scaled_dot_product_attention_with_lse(*a, **o)[0],
+            query, key, value, softcap, **options,
+        )  # fmt: skip
+        return found, found
+    return scaled_dot_product_attention_with_lse(query, key, value, **options)
+
+
+def in_half(*tensors: Tensor) -> None:
+    """Refuse what a kernel for half precision refuses."""
+    if any(x.dtype not in (torch.float16, torch.bfloat16) for x in tensors):
+        raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
+    if any(x.dtype != tensors[0].dtype for x in tensors):
+        raise RuntimeError("query, key and value must have the same dtype")
+
+
+def by_position(causal: bool, window: tuple[int, int], align: str = "bottom-right") -> Any:
+    """Return flash-attn's way to say which keys a query sees in our words."""
+    ends = tuple(None if n < 0 else n for n in window)
+    own = None if ends == (None, None) else ends
+    return {"is_causal": causal, "window": own, "causal_align": align}
+
+
+# -- flash-attn ------------------------------------------------------------------------------------
+
+
+def flash_attn(fault: str = "") -> dict[str, Any]:
+    """Return the functions of flash-attn 2.8.4, with one fault on purpose."""
+    align = "top-left" if fault == "top-left" else "bottom-right"
+
+    def one(q: Tensor, k: Tensor, v: Tensor, softmax_scale: Any, softcap: float, **own: Any) -> Any:
+        in_half(q, k, v)
+        out, lse = dense(q, k, v, scale=softmax_scale, softcap=softcap, **own)
+        if fault == "+∞":  # as softmax.h of flash-attn itself has it
+            lse = torch.where(lse == -torch.inf, torch.inf, lse)
+        return out, lse.detach()
+
+    def flash_attn_func(
+        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
+        softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
+    ):  # fmt: skip
+        heads = [x.transpose(1, 2) for x in (q, k, v)]
+        own = by_position(causal, window_size, align)
+        out, lse = one(*heads, softmax_scale, softcap, **own)
+        out = out.transpose(1, 2).contiguous()
+        return (out, lse, None) if return_attn_probs else out
+
+    def flash_attn_varlen_func(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
+        softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+        deterministic=False, return_attn_probs=False, block_table=None,
+    ):  # fmt: skip
+        for starts, longest in ((cu_seqlens_q, max_seqlen_q), (cu_seqlens_k, max_seqlen_k)):
+            assert starts.dtype == torch.int32
+            assert int(starts.diff().max()) == longest
+        heads = [x.transpose(0, 1) for x in (q, k, v)]
+        own = by_position(causal, window_size, align)
+        out, _ = over_documents(
+            lambda *a: one(*a, softmax_scale, softcap, **own), *heads, cu_seqlens_q, cu_seqlens_k
+        )
+        return out.transpose(0, 1).contiguous()
+
+    def flash_attn_with_kvcache(
+        q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None,
+        cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None,
+        causal=False, window_size=(-1, -1), softcap=0.0, rotary_interleaved=True,
+        alibi_slopes=None, num_splits=0, return_softmax_lse=False,
+    ):  # fmt: skip
+        assert cache_seqlens.dtype == block_table.dtype == torch.int32
+        assert k_cache.shape[1] % 256 == 0
+        own = by_position(causal, window_size, align)
+        return over_pages(
+            lambda *a: one(*a, softmax_scale, softcap, **own)[0],
+            q.transpose(1, 2), k_cache, v_cache, block_table, cache_seqlens,
+        ).transpose(1, 2).contiguous()  # fmt: skip
+
+    functions = (flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache)
+    return {"flash_attn": {own.__name__: own for own in functions}}
+
+
+# -- FlashInfer ------------------------------------------------------------------------------------
+
+
+def flashinfer(fault: str = "") -> dict[str, Any]:
+    """Return the functions of FlashInfer 0.6.18, with one fault on purpose."""
+    base = math.e if fault == "natural" else 2.0
+
+    def one(
+        q: Tensor, k: Tensor, v: Tensor, sm_scale: Any, causal: bool, left: int, cap: Any
+    ) -> Any:
+        in_half(q, k, v)
+        if causal and q.shape[-2] > k.shape[-2]:
+            raise RuntimeError("kv_len must be greater than or equal to qo_len")
+        own = by_position(causal, (left, -1))
+        out, lse = dense(q, k, v, scale=sm_scale, softcap=cap or 0.0, **own)
+        return out, lse / math.log(base)
+
+    def single_prefill_with_kv_cache(
+        q, k, v, scale_q=None, scale_k=None, scale_v=None, o_dtype=None, custom_mask=None,
+        packed_custom_mask=None, causal=False, kv_layout="NHD", pos_encoding_mode="NONE",
+        use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
+        rope_scale=None, rope_theta=None, backend="auto", return_lse=False, kv_cache_sf=None,
+        k_scale=None, v_scale=None,
+    ):  # fmt: skip
+        heads = [x.transpose(0, 1) for x in (q, k, v)]
+        out, lse = one(*heads, sm_scale, causal, window_left, logits_soft_cap)
+        out, lse = (x.transpose(0, 1).contiguous() for x in (out, lse))
+        return (out, lse) if return_lse else out
+
+    class BatchDecodeWithPagedKVCacheWrapper:
+        def __init__(
+            self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False,
+            use_tensor_cores=False, paged_kv_indptr_buffer=None, paged_kv_indices_buffer=None,
+            paged_kv_last_page_len_buffer=None, backend="auto", jit_args=None,
+        ):  # fmt: skip
+            self.use_tensor_cores = use_tensor_cores
+
+        def plan(
+            self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size,
+            *, window_left=-1, logits_soft_cap=None, q_data_type="float16", sm_scale=None,
+            q_len_per_req=1,
+        ):  # fmt: skip
+            assert indptr.dtype == indices.dtype == last_page_len.dtype == torch.int32
+            assert 1 <= int(last_page_len.min()) <= int(last_page_len.max()) <= page_size
+            assert len(indices) == int(indptr[-1])
+            assert q_len_per_req == 1 or self.use_tensor_cores
+            self.plan_ = SimpleNamespace(**{k: v for k, v in locals().items() if k != "self"})
+
+        def run(self, q, paged_kv_cache):
+            own, (k_cache, v_cache) = self.plan_, paged_kv_cache
+            assert q.dtype == own.q_data_type
+            assert q.shape[1:] == (own.num_qo_heads, own.head_dim)
+            assert k_cache.shape[1:] == (own.page_size, own.num_kv_heads, own.head_dim)
+            counts = own.indptr.diff()
+            table = [own.indices[i:j].tolist() for i, j in pairwise(own.indptr.tolist())]
+            lengths = (counts - 1) * own.page_size + own.last_page_len
+            causal = own.q_len_per_req > 1
+            rows = q.unflatten(0, (-1, own.q_len_per_req)).transpose(1, 2)
+            out = over_pages(
+                lambda *a: one(*a, own.sm_scale, causal, own.window_left, own.logits_soft_cap)[0],
+                rows, k_cache, v_cache, table, lengths,
+            )  # fmt: skip
+            return out.transpose(1, 2).flatten(0, 1)
+
+    def merge_states(v, s):
+        whole = torch.logsumexp(s * math.log(2), 1) / math.log(2)
+        weights = torch.exp2(s - whole[:, None])
+        return (weights[..., None] * v.float()).sum(1).to(v.dtype), whole
+
+    functions = single_prefill_with_kv_cache, BatchDecodeWithPagedKVCacheWrapper, merge_states
+    return {"flashinfer": {own.__name__: own for own in functions}}
+
+
+# -- torch's varlen_attn ---------------------------------------------------------------------------
+
+
+class AuxRequest(NamedTuple):
+    lse: bool = False
+
+
+def torch_varlen(fault: str = "") -> dict[str, Any]:
+    """Return `varlen_attn` of torch 2.13, with one fault on purpose."""
+
+    def varlen_attn(
+        query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
+        window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None,
+    ):  # fmt: skip
+        in_half(query, key, value)
+        if cu_seq_q.shape != cu_seq_k.shape:
+            raise RuntimeError("cu_seqlens_k must have shape (batch_size + 1)")
+        if not enable_gqa and query.shape[1] != key.shape[-2]:
+            raise ValueError("Expect query and key/value to have the same number of heads")
+        own = by_position(
+            window_size == (-1, 0), (-1, -1) if window_size == (-1, 0) else window_size
+        )
+
+        def one(*heads: Tensor) -> Any:
+            out, lse = dense(*heads, scale=scale, **own)
+            return out, lse.detach()
+
+        if block_table is not None:
+            assert key.shape[1] % 256 == 0
+            assert seqused_k.dtype == block_table.dtype == torch.int32
+            rows = query.unflatten(0, (-1, max_q)).transpose(1, 2)
+            used = seqused_k + (fault == "one more") * (seqused_k % 256 > 0)
+            out = over_pages(lambda *a: one(*a)[0], rows, key, value, block_table, used)
+            return out.transpose(1, 2).flatten(0, 1)
+        if key.shape != value.shape:
+            raise RuntimeError("v must have shape (total_k, num_heads_k, head_size)")
+        if all(set(x.diff().tolist()) <= {n} for x, n in ((cu_seq_q, max_q), (cu_seq_k, max_k))):
+            # Texts of one length are a batch. One by one, 65,537 of them would take a minute.
+            batch = len(cu_seq_q) - 1
+            pairs = (query, max_q), (key, max_k), (value, max_k)
+            out, lse = one(*(x.unflatten(0, (batch, n)).transpose(1, 2) for x, n in pairs))
+            out, lse = out.transpose(0, 1).flatten(1, 2), lse.transpose(0, 1).flatten(1, 2)
+        else:
+            if fault == "leaks":  # the whole row is one text
+                cu_seq_q, cu_seq_k = cu_seq_q[[0, -1]], cu_seq_k[[0, -1]]
+            heads = [x.transpose(0, 1) for x in (query, key, value)]
+            out, lse = over_documents(one, *heads, cu_seq_q, cu_seq_k)
+        out = out.transpose(0, 1).contiguous()
+        return (out, lse) if return_aux is not None and return_aux.lse else out
+
+    own = {"varlen_attn": varlen_attn, "AuxRequest": AuxRequest}
+    return {"torch.nn.attention.varlen": own}
+
+
+# -- xformers --------------------------------------------------------------------------------------
+
+
+class LowerTriangularMask:
+    align = "top-left"
+
+
+class LowerTriangularFromBottomRightMask:
+    align = "bottom-right"
+
+
+@dataclass
+class BlockDiagonalMask:
+    q_seqlen: list[int]
+    kv_seqlen: list[int]
+    device: Any
+    align: str = ""
+
+    @classmethod
+    def from_seqlens(cls, q_seqlen, kv_seqlen=None, *, device=None):
+        return cls(q_seqlen, kv_seqlen, device)
+
+    def make_causal(self):
+        return BlockDiagonalMask(self.q_seqlen, self.kv_seqlen, self.device, "top-left")
+
+    def make_causal_from_bottomright(self):
+        pairs = zip(self.q_seqlen, self.kv_seqlen, strict=True)
+        assert all(n_keys >= n_queries for n_queries, n_keys in pairs)
+        return BlockDiagonalMask(self.q_seqlen, self.kv_seqlen, self.device, "bottom-right")
+
+
+def xformers(fault: str = "") -> dict[str, Any]:
+    """Return the functions and biases of xformers 0.0.35, with one fault on purpose."""
+
+    def memory_efficient_attention(
+        query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None
+    ):
+        if not query.dtype == key.dtype == value.dtype or query.dtype == torch.float64:
+            raise ValueError("Query/Key/Value should either all have the same dtype")
+        if query.shape[2] != key.shape[2] or query.shape[0] != key.shape[0]:
+            raise ValueError("Incompatible shapes for attention inputs")
+        heads = [x.transpose(1, 2) for x in (query, key, value)]
+        own: dict[str, Any] = {"scale": scale}
+        align = getattr(attn_bias, "align", "")
+        if align:
+            align = "top-left" if fault == "top-left" else align
+            own |= {"is_causal": True, "causal_align": align}
+        if isinstance(attn_bias, BlockDiagonalMask):
+            assert query.shape[0] == 1
+            assert attn_bias.device == query.device
+            starts = [
+                torch.tensor([0, *n]).cumsum(0) for n in (attn_bias.q_seqlen, attn_bias.kv_seqlen)
+            ]
+            out = over_documents(lambda *a: dense(*a, **own)[0], *heads, *starts)
+        else:
+            if isinstance(attn_bias, Tensor):
+                assert attn_bias.shape == (*heads[0].shape[:3], key.shape[1])
+                assert attn_bias.dtype == query.dtype
+                assert all(stride % 8 == 0 for stride in attn_bias.stride()[:-1])
+                own["attn_mask"] = attn_bias.detach() if fault == "no gradient" else attn_bias
+            out = dense(*heads, **own)[0]
+        return out.transpose(1, 2).contiguous()
+
+    masks = LowerTriangularMask, LowerTriangularFromBottomRightMask, BlockDiagonalMask
+    return {
+        "xformers": {},
+        "xformers.ops": {"memory_efficient_attention": memory_efficient_attention},
+        "xformers.ops.fmha": {},
+        "xformers.ops.fmha.attn_bias": {own.__name__: own for own in masks},
+    }
+
+
+STAND_INS: dict[str, Callable[..., dict[str, Any]]] = {
+    "flash_attn": flash_attn, "flashinfer": flashinfer,
+    "torch_varlen": torch_varlen, "xformers": xformers,
+}  # fmt: skip
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
+    """Return what makes the adapter of a library, whose modules are stand-ins."""
+
+    def made(name: str, fault: str = "") -> Kernel:
+        for path, own in STAND_INS[name](fault).items():
+            module = ModuleType(path)
+            vars(module).update(own)
+            monkeypatch.setitem(sys.modules, path, module)
+        found: Kernel = getattr(adapters, name)
+        return found
+
+    return made
+
+
+# What each is asked, by its topics. A topic that is missing is not claimed.
+PLAIN = {"values", "causal", "bottom-right", "layouts", "dtypes", "errors"}
+SERVING = PLAIN | {"windows", "groups", "lse", "merge", "pages"}
+ASKED = {
+    "flash_attn": SERVING | {"gradients", "empty", "documents", "soft cap"},
+    "flashinfer": SERVING | {"soft cap"},
+    "torch_varlen": SERVING | {"gradients", "empty", "documents"},
+    "xformers": PLAIN | {"gradients", "masks", "mask gradients", "documents"},
+}
+
+
+def passes(name: str, kernel: Kernel) -> None:
+    report = check(kernel)
+    assert all(result.passed for result in report.results), str(report)
+    assert {result.case.topic for result in report.results} == ASKED[name]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_stand_in_passes_every_topic_that_its_adapter_claims(name: str, kernel: Any) -> None:
+    """At one head dimension and in one dtype: an adapter hands these on, and no more."""
+    passes(name, at_one(kernel(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASKED)
+def test_a_stand_in_passes_all_that_its_adapter_claims(name: str, kernel: Any) -> None:
+    passes(name, kernel(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "only"),
+    [
+        ("flash_attn", "top-left", ["bottom-right", "documents"]),
+        ("flash_attn", "+∞", ["lse"]),
+        ("flashinfer", "natural", ["lse"]),
+        ("flashinfer", "natural", ["merge"]),
+        ("torch_varlen", "leaks", ["documents"]),
+        ("torch_varlen", "one more", ["pages"]),
+        ("xformers", "top-left", ["bottom-right", "documents"]),
+        ("xformers", "no gradient", ["mask gradients"]),
+    ],
+)
+def test_a_fault_is_noticed(name: str, fault: str, only: list[str], kernel: Any) -> None:
+    report = check(at_one(kernel(name, fault)), only=only)
+    assert {result.case.topic for result in report.failed} == set(only), str(report)
+    if fault == "+∞":
+        assert [r.case.name for r in report.failed] == ["-∞ for a row before the first key"]
+
+
+def test_a_window_that_ends_ahead_of_the_query_is_not_asked_of_flashinfer(kernel: Any) -> None:
+    asked = cases(kernel=kernel("flashinfer"), only=["windows"])
+    ends = {case.call.options["window"][1] for case in asked}
+    assert ends == {0, None}
+
+
+def test_xformers_takes_one_bias(kernel: Any) -> None:
+    own, x = kernel("xformers"), torch.zeros(1, 2, 1, 8)
+    with pytest.raises(TypeError, match="a tensor or a causal mask"):
+        own.function(x, x, x, attn_mask=torch.zeros(2, 2), is_causal=True)
+
+
+# -- without the libraries -------------------------------------------------------------------------
+
+MISSING = {
+    "flash_attn": "flash_attn",
+    "flashinfer": "flashinfer",
+    "torch_varlen": "torch.nn.attention.varlen",
+    "xformers": "xformers",
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_library_that_is_missing_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, MISSING[name], None)
+    with pytest.raises(ImportError, match=f"^{name} needs .+, but .*{MISSING[name]}"):
+        getattr(adapters, name)
+    with pytest.raises(SystemExit) as ended:
+        main([f"attncheck.adapters:{name}"])
+    assert ended.value.code == 2
+    assert f"error: {name} needs " in capsys.readouterr().err
+
+
+def test_another_name_is_no_kernel() -> None:
+    assert not hasattr(adapters, "paper")
+    with pytest.raises(ValueError, match="it has no 'paper'"):
+        found("attncheck.adapters:paper")

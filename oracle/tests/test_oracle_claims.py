@@ -1,0 +1,456 @@
+"""What the oracle asks of a kernel that says what it is built for, and the ways to ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attncheck
+from attncheck import (
+    Also,
+    Case,
+    Kernel,
+    backend_for,
+    cases,
+    check,
+    expected_failures,
+    judge,
+    pytest_plugin,
+)
+from attncheck.__main__ import main
+from attncheck._calls import E, with_mask
+from attncheck._export import export
+from attncheck._search import Drawn, case_of, smaller
+from attnlib import numpy_dense, torch_dense
+
+PACKAGES = [str(Path(module.__file__).parents[1]) for module in (attncheck, torch_dense)]
+right = torch_dense.scaled_dot_product_attention
+with_lse = torch_dense.scaled_dot_product_attention_with_lse
+
+
+def blind(query: Any, key: Any, value: Any, is_causal: bool = False, scale: Any = None) -> Any:
+    """Take is_causal, and do not look at it."""
+    return right(query, key, value, scale=scale)
+
+
+def wrong_for_65_keys(query: Any, key: Any, value: Any, scale: Any = None) -> Any:
+    output = right(query, key, value, scale=scale)
+    return output + 1 if key.shape[-2] >= 65 else output
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Kernel(3), "attention must be callable; got int"),
+        (lambda: Kernel(right, "SDHB"), "axes must be one of '', 'BHSD', .*; got 'SDHB'"),
+        (lambda: Kernel(right, mask="any"), "mask must be one of 'bool', .*; got 'any'"),
+        (lambda: Kernel(right, groups="tiled"), "groups must be one of .*; got 'tiled'"),
+        (lambda: Kernel(right, causal=["top"]), "causal must be one of 'top-left', .*; got 'top'"),
+        (lambda: Kernel(right, dtypes=["half"]), "dtypes must be one of .*; got 'half'"),
+        (lambda: Kernel(right, head_dims=[0]), r"head_dims must hold numbers above 0.*\(0, 0\)"),
+        (lambda: Also(None), "function must be callable; got NoneType"),
+        (lambda: Also(right, base=10), 'base must be "e" or 2; got 10'),
+        (lambda: Also(right, page=0), "page must be at least 1; got 0"),
+    ],
+)
+def test_claims_that_are_none_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+def test_a_signature_says_what_is_claimed() -> None:
+    kernel = Kernel.of(blind)
+    assert Kernel.of(kernel) is kernel
+    assert kernel.takes("is_causal") and not kernel.takes("attn_mask")
+    assert kernel.alignments == ("top-left",)
+    assert Kernel(right).alignments == ("top-left", "bottom-right")
+    assert Kernel(torch.nn.functional.scaled_dot_product_attention).takes("enable_gqa")
+    topics = {case.topic for case in cases(kernel=blind)}
+    assert not topics & {"masks", "windows", "groups", *attncheck.CLAIMED}
+
+
+def test_head_dimensions_and_dtypes_that_are_claimed_are_asked() -> None:
+    kernel = Kernel(right, head_dims=[128, (64, 32)], dtypes=["bfloat16", "float16"])
+    asked = cases(kernel=kernel, without=["values"])  # which has a large batch
+    assert {case.head_dims for case in asked} == {(64, 32), (128, 128)}
+    assert {case.dtype for case in asked if case.head_dims == (128, 128)} == {"float16", "bfloat16"}
+    causal = [case for case in asked if case.topic == "causal" and case.head_dims == (64, 32)]
+    assert {case.dtype for case in causal} == {"bfloat16"}
+    shapes = {case.call.given["value"].numbers.shape[-1] for case in causal}
+    assert shapes == {32}
+    one = Kernel(right, head_dims=[(64, 32)], dtypes=["bfloat16"])
+    assert check(one, only=["causal", "numbers", "gradients"]).passed
+
+
+def test_the_base_of_the_log_sum_exp_is_what_is_said() -> None:
+    def in_bits(*given: Any, **options: Any) -> Any:
+        output, lse = with_lse(*given, **options)
+        return output, lse / np.log(2)
+
+    says_so = Kernel(right, lse=Also(in_bits, base=2))
+    silent = Kernel(right, lse=Also(in_bits))
+    assert check(says_so, only=["lse", "merge"]).passed
+    report = check(silent, only=["lse", "merge"])
+    assert {result.case.topic for result in report.failed} == {"lse", "merge"}
+    alone = Kernel(right, lse=Also(right))
+    [first, *_] = check(alone, only=["lse"]).failed
+    assert "expected (output, log-sum-exp), got Tensor" in first.message
+
+
+def test_a_log_sum_exp_and_a_merge_of_a_wrong_kind() -> None:
+    def rounded(*given: Any, **options: Any) -> Any:
+        output, lse = with_lse(*given, **options)
+        return output, lse.half()
+
+    def refuses(outputs: Any, lses: Any) -> Any:
+        raise ValueError("not merged")
+
+    [first, *_] = check(Kernel(right, lse=Also(rounded)), only=["lse"]).failed
+    assert "the log-sum-exp: expected dtype float32, got float16" in first.message
+    [first, *_] = check(Kernel(right, lse=Also(with_lse), merge=refuses), only=["merge"]).results
+    assert "expected a merged result, but ValueError: not merged was raised" in first.message
+
+
+def test_a_function_that_returns_both_is_judged_without_claims() -> None:
+    kernel = Kernel(right, lse=Also(with_lse))
+    for topic in ("lse", "merge"):
+        case = cases(kernel=kernel, only=[topic])[0]
+        assert judge(case, with_lse, backend_for("torch")).passed
+
+
+def test_a_mask_with_more_axes_than_the_kernel_is_not_claimed() -> None:
+    draw = with_mask(np.ones((1, 1, 5, 7), dtype=bool), "", (3, 5, E), (3, 7, E))
+    case = Case("masks", "a mask with four axes", draw)
+    assert Kernel(right, "HSD").unclaimed(case, case.call) == "3 axes"
+    assert Kernel(right, "BHSD").unclaimed(case, case.call) == ""
+
+
+def test_a_topic_is_not_claimed_with_a_reason() -> None:
+    kernel = Kernel(right, not_claimed={"numbers": "NaN comes out"}, mask=None, gradients=False)
+    report = check(kernel, only=["values", "numbers", "masks", "gradients"])
+    said = str(report)
+    assert "numbers (NaN comes out)" in said and "masks (no mask)" in said
+    assert "gradients (no gradients)" in said
+
+
+def test_no_case_that_is_claimed_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no case is left"):
+        check(Kernel(right, mask=None), only=["masks"])
+
+
+# -- seeds -----------------------------------------------------------------------------------------
+
+
+def test_a_seed_changes_all_numbers_and_a_case_moves_no_other() -> None:
+    one, same, other = (cases(only=["values"], seed=seed)[0] for seed in (7, 7, 8))
+    numbers = [case.call.given["query"].numbers for case in (one, same, other)]
+    np.testing.assert_array_equal(numbers[0], numbers[1])
+    assert (numbers[0] != numbers[2]).all()
+    alone = replace(one, name="another name")
+    assert (alone.call.given["query"].numbers != numbers[0]).all()
+    report = check(blind, only=["causal"], seed="random")
+    assert f"--seed {report.seed}" in str(report) or report.seed == 7
+    with pytest.raises(ValueError, match="seed must be an integer or"):
+        check(blind, seed="seven")  # type: ignore[arg-type]
+
+
+# The seed 7 is asked by test_cases.
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
+def test_a_correct_kernel_passes_with_any_seed(seed: int) -> None:
+    report = check(Kernel(right, lse=Also(with_lse)), seed=seed)
+    assert report.passed, str(report)
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_what_the_table_may_miss_and_makes_it_small() -> None:
+    report = check(wrong_for_65_keys, search=10)
+    assert not report.passed
+    smallest = min(report.failed, key=lambda r: r.case.call.given["key"].numbers.size)
+    drawn = Drawn.of(smallest.case.name)
+    assert (drawn.B, drawn.H, drawn.G, drawn.L, drawn.S) == (1, 1, 1, 1, 65)
+    again = check(wrong_for_65_keys, case=[smallest.case.id])
+    assert [str(result) for result in again.failed] == [str(smallest)]
+    assert check(right, search=20).passed
+
+
+def test_a_search_keeps_to_what_is_claimed() -> None:
+    def wrong_if_causal(query: Any, key: Any, value: Any, is_causal: bool = False) -> Any:
+        return right(query, key, value, is_causal=is_causal) + is_causal
+
+    # At the bottom right alone: of a call at the top left the lengths have to stay equal.
+    kernel, backend = Kernel(wrong_if_causal, causal=["bottom-right"]), backend_for("torch")
+    case = Drawn(2, 3, 1, 17, 17, causal="topleft").case("float32", (13, 11), 7)
+    found = smaller(judge(case, kernel, backend), kernel, backend)
+    assert Drawn.of(found.case.name) == Drawn(1, 1, 1, 17, 17, causal="topleft")
+    nothing = Kernel(right, not_claimed=dict.fromkeys(("values", "gradients"), "not asked"))
+    with pytest.raises(ValueError, match="no case is left"):
+        check(nothing, search=1)
+
+
+def test_what_is_searched_is_told_by_its_id() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        drawn = Drawn(
+            2, 3, 2, 65, 70, str(rng.choice(["", "bool", "float"])), "B1LS",
+            str(rng.choice(["", "topleft", "bottomright"])), int(rng.choice([-1, 0, 3])),
+            str(rng.choice(["", "transposed", "readonly"])), float(rng.choice([0, 0.25, 2])),
+            bool(rng.integers(2)),
+        )  # fmt: skip
+        masked = drawn if drawn.mask else replace(drawn, axes="11LS")
+        assert Drawn.of(drawn.words) == masked
+        case = drawn.case("float16", (64, 32), 5)
+        found = case_of(case.id, 5)
+        assert found is not None and str(found.call) == str(case.call)
+    assert case_of("masks[no-such-float32-d13]", 7) is None
+    with pytest.raises(ValueError, match="expected a part of a searched call; got 'L6x5'"):
+        Drawn.of("L6x5")
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+KERNELS = """
+from attncheck import Kernel
+from attnlib.torch_dense import scaled_dot_product_attention as right
+
+def blind(query, key, value, is_causal=False, scale=None):
+    return right(query, key, value, scale=scale)
+
+kernel = Kernel(right, head_dims=[64])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_kernels", raising=False)
+    return tmp_path
+
+
+def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = ["own_kernels:blind", "--only", "values", "causal"]
+    assert main(some) == 1
+    file = folder / "expected.txt"
+    file.write_text("# it is blind\ncausal[  # every one of them\n\n")
+    capsys.readouterr()
+    assert main([*some, "--expected", str(file)]) == 1
+    told = capsys.readouterr().out
+    assert "48 expected failures (as the file says)" in told
+    assert "expected to fail, and passes: causal[queries-1-keys-1-float32-d13]" in told
+    failing = [r.case.id for r in check(blind, only=["causal"]).failed]
+    file.write_text("\n".join(failing))
+    assert main([*some, "--expected", str(file)]) == 0
+    assert expected_failures(file) == failing
+    with pytest.raises(ValueError, match="expected a file of ids, one a line"):
+        expected_failures(folder / "none.txt")
+
+
+def test_a_kernel_with_claims_is_checked_by_its_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["own_kernels:kernel", "--only", "causal"]) == 0
+    assert "own_kernels:kernel, torch on cpu" in capsys.readouterr().out
+    own = "values[queries-1-keys-1-float32-d64]"
+    assert main(["own_kernels:kernel", "--case", own]) == 0
+    with pytest.raises(SystemExit):
+        main(["own_kernels:kernel", "--case", "values[queries-1-keys-1-float32-d63]"])
+    assert f"there is '{own}'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_cases_are_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "cases.npz"
+    assert main(["--export", str(file), "--only", "causal", "mask gradients", "errors"]) == 0
+    with np.load(file) as held:
+        about = json.loads(str(held["cases"]))
+        own = "causal[query-5-E-key-7-E-float32-d13]"
+        assert about[own] == {"dtype": "float32", "keywords": {"is_causal": True}}
+        arrays = [held[f"{own}/{name}"] for name in ("query", "key", "value")]
+        output = numpy_dense.scaled_dot_product_attention(*arrays, is_causal=True)
+        assert (np.abs(held[f"{own}/output"] - output) < held[f"{own}/bound"]).all()
+        graded = next(name for name in about if name.startswith("mask-gradients["))
+        assert held[f"{graded}/d_key"].shape == held[f"{graded}/key"].shape
+    assert not any(name.startswith("errors") for name in about)
+    assert f"{len(about)} cases are in" in capsys.readouterr().out
+
+
+def test_bounds_of_half_precision_and_log_sum_exps_are_written_too(tmp_path: Path) -> None:
+    kernel = Kernel(right, lse=Also(with_lse))
+    [lse, *_] = cases(kernel=kernel, only=["lse"], dtypes=["float16"])
+    [*_, known] = [case for case in cases(only=["dtypes"]) if "780,000" in case.name]
+    file = tmp_path / "cases.npz"
+    assert export([lse, known], file, backend_for("torch")) == 2
+    with np.load(file) as held:
+        own = {name: held[f"{lse.id}/{name}"] for name in ("query", "key", "value", "lse", "bound")}
+    truth = numpy_dense.scaled_dot_product_attention_with_lse(*list(own.values())[:3])[1]
+    np.testing.assert_allclose(own["lse"], truth, rtol=1e-12)
+    assert own["bound"].shape == ()
+
+
+# -- pytest ----------------------------------------------------------------------------------------
+
+
+PLUGIN = ("-p", "attncheck.pytest_plugin")
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+BLIND = ("--attention", "own_kernels:blind")
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Return what runs pytest with the plugin and no other, and gives its status and its words.
+
+    It runs in this process: another one would import torch each time.
+    """
+    monkeypatch.chdir(folder)
+    for name, value in ALONE.items():
+        monkeypatch.setenv(name, value)
+    # What pytest sets for a whole process stays as the outer one has it.
+    less = ("faulthandler", "threadexception", "unraisableexception")
+    options = ["-q", "-s", "--import-mode=importlib", *PLUGIN, *(f"-pno:{name}" for name in less)]
+
+    def in_this_process(*arguments: str) -> tuple[int, str]:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = pytest.main([*options, *arguments])
+        return int(status), out.getvalue()
+
+    return in_this_process
+
+
+def test_the_plugin_asks_one_test_a_case_in_a_shell(folder: Path) -> None:
+    paths = os.pathsep.join([*PACKAGES, str(folder)])
+    command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, *BLIND, "-k", "causal and scale-2"]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | ALONE | {"PYTHONPATH": paths}, capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "FAILED own_kernels:blind::causal[scale-2-float32-d13]" in done.stdout
+
+
+def test_the_plugin_asks_one_test_a_case(run: Callable[..., tuple[int, str]]) -> None:
+    status, out = run(*BLIND, "-k", "causal and scale", "-v")
+    assert status == 1
+    assert "attention: own_kernels:blind, seed 7" in out
+    own = "own_kernels:blind::causal[scale-2-float32-d13]"
+    assert f"FAILED {own}" in out
+    assert "is above the bound" in out and "Traceback" not in out
+    _, out = run(*BLIND, "--lf")
+    assert "deselected" in out.splitlines()[-1]
+    status, out = run(*BLIND, "-m", "attention_values")
+    assert status == 0, out
+    assert run(*BLIND, "-m", "attention_pages")[0] == 5  # nothing was asked
+    status, out = run("--attention", "own_kernels:none")
+    assert status == 4
+    assert "expected a function in own_kernels; it has no 'none'" in out
+
+
+def test_an_error_of_the_oracle_itself_has_its_traceback(
+    run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise LookupError("not of the kernel")
+
+    monkeypatch.setattr(pytest_plugin, "judge", broken)
+    status, out = run(*BLIND, "-k", "causal and scale-2 and d13 and not gradients")
+    assert status == 1
+    assert "LookupError: not of the kernel" in out and "def broken" in out
+
+
+def test_expected_failures_are_strict_in_pytest_too(
+    folder: Path, run: Callable[..., tuple[int, str]]
+) -> None:
+    (folder / "expected.txt").write_text("scale-  # all of them\n")
+    kernel = (*BLIND, "--attention-expected", "expected.txt")
+    some = "causal and (scale-2 or scale-3.5) and d13 and not gradients"
+    status, out = run(*kernel, "-k", some)
+    assert (status, out.splitlines()[-1].split()[1]) == (0, "deselected,")
+    assert "2 xfailed" in out
+    status, out = run(*kernel, "-k", "scale", "-m", "attention_values")
+    assert status == 1 and "XPASS(strict)" in out
+
+
+def test_a_test_of_ones_own(folder: Path, run: Callable[..., tuple[int, str]]) -> None:
+    (folder / "test_own.py").write_text(
+        "import attncheck\nfrom own_kernels import blind, kernel\n"
+        "test_kernel = attncheck.tests(kernel, only=['causal', 'groups'])\n"
+        "test_blind = attncheck.tests(blind, only='causal')\n"
+    )
+    status, out = run("test_own.py")
+    assert status == 1
+    failed = {line.split()[1] for line in out.splitlines() if line.startswith("FAILED")}
+    assert "test_own.py::test_blind[causal[scale-2-float32-d13]]" in failed
+    assert all("test_blind" in line for line in failed)
+    with pytest.raises(TypeError, match=r"options must be some of device, .*; got 'topics'"):
+        attncheck.tests(right, topics=["causal"])
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+class Changed(torch.autograd.Function):
+    """The identity, whose gradient is changed by a function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, change: Any) -> Any:
+        ctx.change = change
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        return ctx.change(above[0]), None
+
+
+@pytest.mark.parametrize("head_dim", [13, 64, 128])
+@pytest.mark.parametrize("change", [lambda g: g.half().to(g.dtype), torch.zeros_like])
+def test_gradients_that_are_rounded_or_zero_fail_at_every_head_dimension(
+    head_dim: int, change: Any
+) -> None:
+    def attention(query: Any, key: Any, value: Any, *a: Any, **o: Any) -> Any:
+        inputs = (Changed.apply(x, change) for x in (query, key, value))
+        return right(*inputs, *a, **o)
+
+    kernel = Kernel(attention, head_dims=[head_dim])
+    report = check(kernel, only=["gradients"])
+    assert len(report.failed) > 0.75 * len(report.results), str(report)
+
+
+def test_the_largest_error_of_a_correct_form_is_well_below_the_bounds() -> None:
+    """A bound that follows roundings has to leave room for other orders, and not too much of it."""
+    from attncheck import _definition, _tolerance
+
+    shares = []
+    for case in cases(only=["values"], dtypes=["float32"]):
+        call = case.call
+        if call.size is None and call.truth is None:
+            given = {n: torch.tensor(x.numbers, dtype=torch.float32) for n, x in call.given.items()}
+            found = right(*given.values(), **call.options).numpy()
+            size = _tolerance.forward_size(*_definition.problem(call))
+            bound = _tolerance.bound(found, dtype="float32", size=size)
+            shares.append(np.max(np.abs(found - _definition.output(call)) / bound))
+    assert 0.005 < max(shares) < 0.5
+
+
+def test_a_mask_beside_is_causal_may_be_claimed_to_work() -> None:
+    attend = torch_dense.scaled_dot_product_attention
+    kernel = Kernel(attend, mask="both", mask_with_causal="both remove")
+    reasons = check(kernel, only=["errors"]).not_claimed.values()
+    assert "a mask beside is_causal is no error" in reasons
