@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from sphinx.application import Sphinx
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
 
 
