@@ -29,6 +29,8 @@ export PYTHONNOUSERSITE := 1
 # Notebooks run on the environment's kernel, with nobody's personal settings ...
 export JUPYTER_PREFER_ENV_PATH := 1
 export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
+# ... and on its fonts: Matplotlib's list of them would name those of a clone that may be gone.
+export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
 # ... and on one thread each: the order of a sum, so its last bit, does not hang on the number of cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1

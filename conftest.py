@@ -93,12 +93,16 @@ LONG = (
 )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Chapter 19 and its page are skipped where the model is neither installed nor to be fetched.
+def skip_without_the_model(items: list[pytest.Item]) -> None:
+    """Skip chapter 19 and its page where the model is neither installed nor to be fetched."""
     cells = [item for item in items if item.path.match("chapters/19_*.ipynb")]
     if cells and (reason := trained.missing()):
         for cell in cells:
             cell.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skip_without_the_model(items)
     if (due := config.getoption("--tenth")) is not None:
         config.hook.pytest_deselected(items=[i for i in items if tenth.of(i.nodeid) != due])
         items[:] = [item for item in items if tenth.of(item.nodeid) == due]

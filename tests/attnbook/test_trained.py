@@ -86,7 +86,7 @@ def skip_marks(request: pytest.FixtureRequest) -> list[pytest.Mark | None]:
     """Return what the project's conftest.py marks each cell of the chapter with."""
     cells = list(IPyNbFile.from_parent(request.session, path=CHAPTER).collect())
     conftest = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
-    conftest.pytest_collection_modifyitems(cells)
+    conftest.skip_without_the_model(cells)
     return [cell.get_closest_marker("skip") for cell in cells]
 
 
