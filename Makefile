@@ -244,19 +244,24 @@ colab: $(PACKAGES) # run each chapter alone, as on Colab, in four environments (
 
 # -- releases --------------------------------------------------------------------------------------
 
-# The wheel is made from the sdist, so the files in it show that the sdist is complete.
-dist: $(ENVIRONMENT) # build wheel and sdist into dist/, check them, try the wheel by itself
+# A wheel is made from its sdist, so the files in it show that the sdist is complete. The oracle is
+# tried first, in an environment that holds nothing else.
+dist: $(ENVIRONMENT) # build wheels and sdists into dist/, check them, try each wheel by itself
 	@rm -rf dist _build/wheel
-	@$(STEP) "building wheel and sdist" $(BIN)/python -m build --no-isolation .
+	@$(STEP) "building attnlib" $(BIN)/python -m build --no-isolation --outdir dist .
+	@$(STEP) "building attncheck" $(BIN)/python -m build --no-isolation --outdir dist oracle
 	@$(BIN)/twine check --strict dist/*
-	@$(BIN)/python -m zipfile -e dist/*.whl _build/wheel
-	@diff -r -x __pycache__ attnlib _build/wheel/attnlib
-	@diff -r -x __pycache__ attnbook _build/wheel/attnbook
+	@for wheel in dist/*.whl; do $(BIN)/python -m zipfile -e $$wheel _build/wheel; done
+	@for package in attnlib attnbook oracle/attncheck; do \
+	  diff -r -x __pycache__ $$package _build/wheel/$${package#oracle/} || exit 1; done
 	@$(BIN)/python -m venv --clear _build/try
-	@$(STEP) "installing the wheel" _build/try/bin/python -m pip install -c tools/constraints.txt dist/*.whl
+	@$(STEP) "installing attncheck" _build/try/bin/python -m pip install -c tools/constraints.txt dist/attncheck*.whl
+	@cd _build/try && bin/python -W error -m attncheck --list --kind numpy | tail -1
+	@$(STEP) "installing attnlib" _build/try/bin/python -m pip install -c tools/constraints.txt dist/attnlib*.whl
 	@cd _build/try && bin/python -W error -c 'import attnlib; print(*attnlib.implementations())'
-	@$(STEP) "installing the wheel with its figures" \
-	  _build/try/bin/python -m pip install -c tools/constraints.txt "$$(echo dist/*.whl)[figures]"
+	@cd _build/try && bin/python -W error -m attncheck attnlib.numpy_dense:scaled_dot_product_attention --kind numpy | tail -1
+	@$(STEP) "installing attnlib with its figures" \
+	  _build/try/bin/python -m pip install -c tools/constraints.txt "$$(echo dist/attnlib*.whl)[figures]"
 	@cd _build/try && bin/python -W error -c 'from attnbook import figures; figures.scaling_explorer()._repr_html_()'
 
 clean: ## remove the website and all caches, keep the environment
