@@ -167,7 +167,9 @@ def gpu(result: Result | None) -> str:
             found[row["form"]] = f"{row['tflops']:.0f}"
         elif row["form"] != "triton_fused, deterministic=False" or row["backward"]:
             without.append(f"`{row['form']}`, {row['why_not']}")
-    order = sorted(cases, key=lambda case: (int(case[0]), case[1:3], list(cases).index(case)))
+    order = sorted(
+        cases, key=lambda case: (case[:2], case[2] != "forward", list(cases).index(case))
+    )
     rows = ([*case, *(cases[case].get(form, "") for form in ON_A_GPU)] for case in order)
     head = ["D", "keys", "pass", "T", *ON_A_GPU.values()]
     why = "\n".join(f"- {each} ({without.count(each)} ×)" for each in dict.fromkeys(without))
@@ -193,8 +195,8 @@ def speeds(result: Result) -> figures.Drawing:
                 axes.plot(list(found), list(found.values()), label=name, markersize=6, **look)
                 numbers = ", ".join(f"{rate:.0f} at {n}" for n, rate in found.items())
                 said.append(f"{'backward' if backward else 'forward'}, {name}: {numbers}")
-            axes.set_ylim(bottom=0)
-            powers_axis(axes, list(found), 3)
+            axes.set_ylim(0, 750)
+            powers_axis(axes, list(found), 4)
             axes.set_xlabel("tokens T")
             axes.set_title("backward" if backward else "forward")
             axes.grid(axis="y")
