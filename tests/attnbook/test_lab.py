@@ -5,6 +5,7 @@ The wrong ones are a right one with one change, so that nothing else can stop th
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import runpy
 import sys
@@ -430,3 +431,12 @@ def test_python_finds_the_command(
         runpy.run_module("attnbook.lab", run_name="__main__", alter_sys=True)
     assert ended.value.code == 0
     assert capsys.readouterr().out == "1 values     passed, 39 cases\n"
+
+
+def test_without_the_oracle_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "attnbook.lab")
+    monkeypatch.setitem(sys.modules, "attncheck", None)
+    with pytest.raises(ModuleNotFoundError, match=r"attnbook.lab needs attncheck.*subdirectory=or"):
+        importlib.import_module("attnbook.lab")
