@@ -49,12 +49,22 @@ def test_attnbook_by_itself_loads_nothing_else() -> None:
     assert not loaded_after("import attnbook") & {"numpy", "matplotlib", "torch", "attnlib"}
 
 
-def test_attnlib_never_imports_attnbook() -> None:
-    for path in (ROOT / "attnlib").rglob("*.py"):
+@pytest.mark.parametrize(
+    ("folder", "never"),
+    [
+        ("attnlib", {"attnbook", "attncheck", "benchmarks", "tools"}),
+        ("oracle/attncheck", {"attnbook", "attnlib", "benchmarks", "tools"}),
+        ("attnbook", {"benchmarks", "tools"}),
+    ],
+)
+def test_packages_import_downwards_and_the_oracle_nothing_of_ours(
+    folder: str, never: set[str]
+) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(name.partition(".")[0] == "attnbook" for name in names), path
+            assert not never & {name.partition(".")[0] for name in names}, path
 
 
 def test_no_rung_takes_a_private_name_from_another() -> None:
