@@ -97,8 +97,8 @@ def fits(
     more threads share a block.
 
     `spills` allows for what some registers too few cost on sm_90: 136 bytes a thread of the forward
-    with (128, 64), 4, 2 and 128 features, and it is the fastest, because two of its programs run
-    side by side, and one computes powers while the other has the matrix units.
+    with (128, 64), 4, 2 and 128 features, and it is the fastest on an H200. Two of its programs
+    have room side by side, so that one can compute powers while the other has the matrix units.
     """
     n_scores = blocks.queries * blocks.keys
     on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
