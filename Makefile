@@ -10,7 +10,7 @@ NAME ?=
 RUNS ?= 3
 NOTEBOOKS ?= chapters/*.ipynb reference/*.ipynb
 REQUIREMENTS ?= requirements.txt
-# Tests run side by side, on each core up to four; tests/conftest.py says which stay together.
+# Tests run side by side, on each core up to four; conftest.py says which stay together.
 # A test that hangs for 600 seconds fails, and pytest says where it stood.
 WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout 600
 

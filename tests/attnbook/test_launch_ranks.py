@@ -1,4 +1,4 @@
-"""Launching ranks, and what is said of those that fail. tests/conftest.py keeps this file in one
+"""Launching ranks, and what is said of those that fail. conftest.py keeps this file in one
 process of pytest, so that the server of the ranks starts once."""
 
 from __future__ import annotations

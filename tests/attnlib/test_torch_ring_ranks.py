@@ -1,4 +1,4 @@
-"""The ring of `torch_ring` between real processes. tests/conftest.py keeps this file in one process
+"""The ring of `torch_ring` between real processes. conftest.py keeps this file in one process
 of pytest, so that the server of the ranks starts once."""
 
 from __future__ import annotations
