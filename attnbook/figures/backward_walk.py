@@ -205,12 +205,7 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
     frame is in fast memory; a sum fills up with the tiles that have been added to it. A bar below
     counts the blocks that were read from slow memory (grey) and written to it (dark), and is full
     at the end of the longest walk.
-
-    Raises:
-        ValueError: for fewer than two blocks, or more than three, which would be too wide.
     """
-    if n_blocks not in (2, 3):
-        raise ValueError(f"n_blocks must be 2 or 3; got {n_blocks}")
     n_tiles = n_blocks**2
     walks = [_walk(n_blocks, loop) for loop in LOOPS]
     most = max(walk[-1].read + walk[-1].written for walk in walks)

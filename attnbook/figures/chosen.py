@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 CELL, LEFT, TOP = 12.0, 42.0, 46.0
-MOST = int((WIDEST - LEFT - 4) / CELL)
 SHADES = (
     0.02,
     0.1,
@@ -42,22 +41,9 @@ def chosen_keys(
         right: the share of right guesses at each step.
         others: the same for other choices, by their names.
         first: the first query that counts for the weight that the chosen keys hold.
-
-    Raises:
-        ValueError: for weights of another shape or too many tokens, for steps with another number
-            of choices, or with other numbers of keys.
     """
     A = np.asarray(weights, dtype=np.float64)
     n_tokens = len(A)
-    if A.shape != (n_tokens, n_tokens) or not 13 <= n_tokens <= MOST:
-        raise ValueError(f"weights must be (T, T), T from 13 to {MOST}; got shape {A.shape}")
-    if not len(chosen) == len(right) == len(steps) > 1:
-        raise ValueError(f"chosen and right must have {len(steps)} steps, one each; "
-                         f"got {len(chosen)} and {len(right)}")  # fmt: skip
-    sizes = {tuple(map(len, keys)) for keys in chosen}
-    if len(sizes) > 1 or len(chosen[0]) != n_tokens:
-        raise ValueError(f"chosen must have the same {n_tokens} numbers of keys in every step; "
-                         f"got {len(sizes)} kinds, of {len(chosen[0])} queries")  # fmt: skip
     side, n_keys = n_tokens * CELL, max(map(len, chosen[0]))
     bars_x, bars_wide = LEFT + 14.5 * CELL, side - 14.5 * CELL
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, arrow, line, rect, tag, text
-from attnbook.figures.grid import as_matrix, cell_look
+from attnbook.figures.grid import cell_look
 from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.products import lowered
@@ -95,16 +95,9 @@ def attention_steps(
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
         4, d_k and d_v up to 3.
-
-    Raises:
-        ValueError: for other shapes.
     """
-    x, *projections = (as_matrix(given) for given in (X, W_Q, W_K, W_V))
+    x, *projections = (np.asarray(given, dtype=np.float64) for given in (X, W_Q, W_K, W_V))
     n, widths = len(x), [len(x.T), *(W.shape[1] for W in projections)]
-    fit = n == 3 and all(len(W) == widths[0] for W in projections) and widths[1] == widths[2]
-    if not fit or widths[0] > 4 or max(widths[1:]) > 3:
-        got = ", ".join(str(table.shape) for table in (x, *projections))
-        raise ValueError(f"shapes must be (3, d_model) and three times (d_model, d_k); got {got}")
     names = checked_labels(tokens, n)
     q, k, v = (x @ W for W in projections)
     root = widths[1] ** 0.5

@@ -41,7 +41,6 @@ def turned_query(
     *,
     features: tuple[str, str],
     answer: str,
-    step: int = 15,
 ) -> MovingDrawing:
     """Return a moving figure: a query turns among named keys, and its soft lookup follows.
 
@@ -51,23 +50,11 @@ def turned_query(
 
     Shapes:
         key (n, 2), value (n,), one label for each of the n keys.
-
-    Raises:
-        ValueError: for shapes that do not fit, values that are all equal, or a step that does not
-            divide 360.
     """
     keys, values = np.asarray(key, dtype=np.float64), np.asarray(value, dtype=np.float64)
-    n_keys = len(labels)
-    if keys.shape != (n_keys, 2) or values.shape != (n_keys,) or n_keys == 0:
-        raise ValueError(
-            f"key and value must have shapes {(n_keys, 2)} and {(n_keys,)}, not empty; got "
-            f"{keys.shape} and {values.shape}"
-        )
-    if np.ptp(values) == 0:
-        raise ValueError(f"values must differ, or their mean cannot move; got {values[0]:g} only")
-    angles = _circle(step)
+    angles = range(0, 360, TURN)
     length = float(np.max(np.hypot(*keys.T)))
-    wedges = _ring(CENTRE, 0, ROOM + 26, "angle", step)
+    wedges = _ring(CENTRE, 0, ROOM + 26, "angle", TURN)
 
     def draw(place: int) -> Frame:
         degrees = angles[place]
@@ -82,16 +69,14 @@ def turned_query(
 
     header = ("query at", *(f"q·k, {k}" for k in labels), *(f"weight, {k}" for k in labels), answer)
     options = tuple(f"{a}°" for a in angles)
-    start = next(place for place, angle in enumerate(angles) if angle >= 30 or step > 30)
-    return moving(
-        draw, [Control("angle", "query at", options, start)], WIDTH, LINE + 48, columns=header
-    )
+    control = Control("angle", "query at", options, angles.index(30))
+    return moving(draw, [control], WIDTH, LINE + 48, columns=header)
 
 
 def _ring(centre: Point, inner: float, outer: float, control: str, step: int) -> str:
     """Return unseen pieces of a ring, over which a control is dragged to the angle of each."""
     parts = []
-    for place, angle in enumerate(_circle(step)):
+    for place, angle in enumerate(range(0, 360, step)):
         sides = [_around(angle + side * step / 2, 1.0) for side in (-1, 1)]
         corners = [(sides[0], inner), (sides[0], outer), (sides[1], outer), (sides[1], inner)]
         points = " ".join(
@@ -103,15 +88,9 @@ def _ring(centre: Point, inner: float, outer: float, control: str, step: int) ->
     return "".join(parts)
 
 
-def _circle(step: int) -> range:
-    """Return the angles of a whole turn."""
-    if step < 1 or 360 % step:
-        raise ValueError(f"step must be a divisor of 360; got {step}")
-    return range(0, 360, step)
-
-
-# The first figure: the centre of the plane, the columns of the table, the line of the answer.
-CENTRE, ROOM = (104.0, 136.0), 72.0
+# The first figure: the degrees between two angles, the centre of the plane, the columns of the
+# table, the line of the answer.
+TURN, CENTRE, ROOM = 15, (104.0, 136.0), 72.0
 NAMES, SCORES, BARS, BAR, LINE = 228.0, 324.0, 340.0, 62.0, 286.0
 
 
@@ -197,26 +176,20 @@ def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: 
     return "".join(body)
 
 
-# The second figure: the centre of its plane, its words, and the bar of the product.
-MIDDLE, SPAN, WORDS, BASE = (100.0, 132.0), 84.0, 206.0, 274.0
+# The second figure: the degrees between two angles, the centre of its plane, its words, and the bar
+# of the product.
+TURN_OF_TWO, MIDDLE, SPAN, WORDS, BASE = 30, (100.0, 132.0), 84.0, 206.0, 274.0
 
 
-def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) -> MovingDrawing:
+def turned_pair(lengths: tuple[float, float] = (2.0, 1.5)) -> MovingDrawing:
     """Return a moving figure: a query and a key of fixed lengths turn, and q·k follows.
 
     Two sliders turn the two vectors, and so does dragging: the longer one outside, the shorter one
     inside. The figure writes the dot product out twice, entry by entry
     and by lengths and angle. It also draws the shadow of the key on the direction of the query: q·k
     is the length of this shadow, with its sign, times the length of the query.
-
-    Raises:
-        ValueError: for a length that is not positive, or a step that does not divide 60.
     """
-    if min(lengths) <= 0:
-        raise ValueError(f"lengths must be positive; got {lengths}")
-    if step < 1 or 60 % step:
-        raise ValueError(f"step must be a divisor of 60; got {step}")
-    angles = _circle(step)
+    angles = range(0, 360, TURN_OF_TWO)
     most = lengths[0] * lengths[1]
 
     def draw(of_q: int, of_k: int) -> Frame:
@@ -224,7 +197,8 @@ def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) ->
         between = abs((turned[1] - turned[0] + 180) % 360 - 180)
         value, cosine = most * _around(between, 1.0)[0], decimal(_around(between, 1.0)[0])
         told = f"q at {turned[0]}°, k at {turned[1]}°: angle {between}°, q·k = {decimal(value)}."
-        rings = _ring(MIDDLE, bound, SPAN + 24, outer, step) + _ring(MIDDLE, 0, bound, inner, step)
+        rings = _ring(MIDDLE, bound, SPAN + 24, outer, TURN_OF_TWO)
+        rings += _ring(MIDDLE, 0, bound, inner, TURN_OF_TWO)
         row = (f"{between}°", cosine, decimal(value))
         return Frame(_pair(turned, between, lengths) + rings, told, [row])
 
@@ -234,7 +208,7 @@ def turned_pair(lengths: tuple[float, float] = (2.0, 1.5), *, step: int = 30) ->
     options = tuple(f"{angle}°" for angle in angles)
     made = moving(
         draw,
-        [Control("q", "q at", options), Control("k", "k at", options, 60 // step)],
+        [Control("q", "q at", options), Control("k", "k at", options, angles.index(60))],
         WIDTH,
         BASE + 40,
         columns=("angle between q and k", "cos θ", "q·k"),
@@ -310,18 +284,10 @@ def cosine_histograms(samples: Mapping[int, ArrayLike]) -> Drawing:
         samples maps d_k to cosines (n,). Each histogram is drawn to its own peak, since its width
         is what is compared.
 
-    Raises:
-        ValueError: when there is no sample, or one that is empty or holds other than cosines.
-
     >>> print(cosine_histograms({2: [1.0, 0.0, -1.0]}).alt[:66])
     Histograms of cosines between random vectors, on one axis from −1
     """
     cosines = {d_k: np.asarray(sample, dtype=np.float64) for d_k, sample in samples.items()}
-    for d_k, sample in cosines.items():
-        if not (sample.size and np.all(np.abs(sample) <= 1 + 1e-9)):
-            raise ValueError(f"cosines must lie between -1 and 1; got others at d_k = {d_k}")
-    if not cosines:
-        raise ValueError("samples must hold at least one sample of cosines; got none")
     with canvas(1.0 * len(cosines) + 0.7) as (figure, [axes]):
         for row, (d_k, sample) in enumerate(cosines.items()):
             base = len(cosines) - 1 - row

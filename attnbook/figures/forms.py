@@ -134,15 +134,8 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
 
     Shapes:
         query (T, d), key (T, d), with T from 5 to 9.
-
-    Raises:
-        ValueError: for other shapes.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
-    if q.ndim != 2 or q.shape != k.shape or not 5 <= len(q) <= 9:
-        raise ValueError(
-            f"query and key must have one shape (T, d), T from 5 to 9; got {q.shape} and {k.shape}"
-        )
     n, plain = len(q), softmax(_plain(q, k, 0)[1])
     forms = list(FORMS.values())
 

@@ -23,12 +23,10 @@ def roofline(
     intensity. `lower` maps words to further ceilings, in operations a second like `peak`.
 
     Raises:
-        ValueError: for no point, more than four, or an intensity that is not positive.
+        ValueError: for no point or more than four.
     """
     if not 1 <= len(points) <= len(LOOKS):
         raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")
-    if not all(0 < intensity < np.inf for intensity in points.values()):
-        raise ValueError(f"intensities must be positive and finite; got {list(points.values())}")
     balance = peak / bandwidth
     ends = _powers([*points.values(), balance])
     with canvas(4.2) as (figure, [axes]):

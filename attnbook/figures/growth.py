@@ -51,7 +51,6 @@ def bytes_explorer(
     *,
     limits: Mapping[str, float],
     start: int,
-    about: str = "bytes by length",
 ) -> MovingDrawing:
     """Return a moving figure: up to four numbers of bytes, by the number of tokens.
 
@@ -59,22 +58,8 @@ def bytes_explorer(
     marker along each curve through the given lengths, and begins at `start`; below stand the bytes
     there. `limits` maps words to the bytes of a memory, drawn as a level line: beside the bytes
     stands the smallest memory that they fit.
-
-    Raises:
-        ValueError: for fewer than two lengths or lengths that do not rise, no curve or more than
-            four, a curve of another length or with bytes that are not positive, or a `start` that
-            is not one of the lengths.
     """
     places = np.log2(np.asarray(lengths, dtype=np.float64))
-    if len(places) < 2 or (np.diff(places) <= 0).any():
-        raise ValueError(f"lengths must be two or more, and rise; got {list(lengths)}")
-    if start not in lengths:
-        raise ValueError(f"start must be one of the lengths; got {start}")
-    if not 1 <= len(series) <= len(LOOKS):
-        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(series)}")
-    for name, sizes in series.items():
-        if len(sizes) != len(lengths) or min(sizes) <= 0:
-            raise ValueError(f"{name!r} must have {len(lengths)} positive numbers; got {sizes}")
     everything = [*limits.values(), *(size for sizes in series.values() for size in sizes)]
     low = int(np.floor(np.log10(min(everything))))
     high = int(np.ceil(np.log10(max(everything))))
@@ -165,5 +150,5 @@ def bytes_explorer(
         WIDTH + 4,
         FOOT + 52 + ROW * len(series),
         columns=("tokens", *columns),
-        about=about,
+        about="bytes by length",
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, axis_title, number, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, number, rect, tag, text
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 STEP, EDGE = 27.0, 8.0  # a token's width, and the room beside the first
@@ -77,22 +77,10 @@ def looking_back(
     Shapes:
         weights (T, T) for each layer; T tokens and T guesses, at most 16.
 
-    Raises:
-        ValueError: for too many tokens, and for weights or guesses of another number.
-
     >>> looking_back("ab", {"layer 1": [[1, 0], [0.5, 0.5]]}, ["b", "a"], start=1).alt
     'token 1, b, guess: a. layer 1: a at 0 (50%), b at 1 (50%).'
     """
-    most = int((WIDEST - 2 * EDGE) / STEP)
-    if not 1 <= len(tokens) <= most:
-        raise ValueError(f"tokens must be 1 to {most}; got {len(tokens)}")
     tables = {name: np.asarray(weights, dtype=np.float64) for name, weights in layers.items()}
-    for name, table in tables.items():
-        if table.shape != (len(tokens),) * 2:
-            raise ValueError(f"weights must be ({len(tokens)}, {len(tokens)}); got {table.shape} "
-                             f"for {name!r}")  # fmt: skip
-    if len(guesses) != len(tokens):
-        raise ValueError(f"guesses must be {len(tokens)}, one a token; got {len(guesses)}")
     width, bottom = 2 * EDGE + len(tokens) * STEP, len(tables) * ROOM
 
     def draw(query: int) -> Frame:

@@ -118,13 +118,8 @@ def mask_explorer(
     size, a click on a key sets it: the window of the last query begins there, the sequence ends
     there or begins there. Every mask comes from `attnlib.masks`; `start` is the first frame's
     (kind, S, size).
-
-    Raises:
-        ValueError: when `start` is not among the options, or a length is more than the keys.
     """
     kinds, lengths, reaches = options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
-    if any(choice not in choices for choice, choices in zip(start, options, strict=True)):
-        raise ValueError(f"start must be one of {options}; got {start}")
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",

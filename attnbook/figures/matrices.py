@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Drawing, line, text
-from attnbook.figures.grid import cells, heatmap_elements
-from attnbook.figures.labels import decimal
+from attnbook.figures.drawing import WIDEST, Drawing, axis_title, line, text
+from attnbook.figures.grid import cells
+from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.products import HIGH, LETTER, Matrix, Names, named, product, title
+
+CELL = 52.0  # of a heatmap
 
 Part = str | tuple[str, ArrayLike] | tuple[str, ArrayLike, Names, Names]
 
@@ -21,30 +23,55 @@ def heatmap(
     name: str,
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
-    row_title: str = "query i asks",
-    column_title: str = "key j answers",
     limit: float | None = None,
-    digits: int = 2,
     forbidden: ArrayLike | None = None,
 ) -> Drawing:
     """Return a drawing of one matrix, each entry printed and coloured by its size.
 
-    Numbers above and below zero have the colours of the signs, weights are violet, what is not
-    finite is grey, and the deepest colour stands for `limit`: the largest absolute entry unless
-    given (1 for weights). The sign is printed too, so colour carries nothing alone. A `forbidden`
-    entry has a cross in place of its number. The alt text reads the matrix row by row.
+    Rows are queries, columns are keys. Numbers above and below zero have the colours of the signs,
+    weights are violet, what is not finite is grey, and the deepest colour stands for `limit`: the
+    largest absolute entry unless given (1 for weights). The sign is printed too, so colour carries
+    nothing alone. A `forbidden` entry has a cross in place of its number. The alt text reads the
+    matrix row by row.
 
     Shapes:
         values (L, S), rows L labels, columns S labels, forbidden (L, S) or None.
 
     Raises:
-        ValueError: for anything but a non-empty matrix, or a wrong number of labels.
+        ValueError: for a wrong number of labels.
     """
-    titles = (row_title, column_title)
-    elements = heatmap_elements(
-        values, name, rows, columns, titles, limit, digits, forbidden=forbidden
+    table = np.asarray(values, dtype=np.float64)
+    n_rows, n_columns = table.shape
+    barred = np.zeros(table.shape, bool) if forbidden is None else np.asarray(forbidden, bool)
+    row_labels, column_labels = checked_labels(rows, n_rows), checked_labels(columns, n_columns)
+    largest = float(np.max(np.abs(table[np.isfinite(table)]), initial=0.0))
+    heading, wide = f"{name}: key j answers", n_columns * CELL
+    beside = max(0.0, 7.4 * len(heading) - wide) / 2  # where the title is wider than the cells
+    left, top = 44.0 + 8.0 * max(map(len, row_labels)), 62.0
+    body = [
+        cells(
+            table, left, top, largest if limit is None else limit, 2, CELL, CELL,
+            "weight" if name.startswith("weight") else None, barred,
+        ),
+        axis_title(left + wide / 2, 20, heading),
+    ]  # fmt: skip
+    for index, label in enumerate(column_labels):
+        body.append(text(left + (index + 0.5) * CELL, top - 12, label))
+    body.append(axis_title(16, top + n_rows * CELL / 2, "query i asks", upright=True))
+    for index, label in enumerate(row_labels):
+        y = top + (index + 0.5) * CELL + 4.5
+        body.append(text(left - 10, y, label, text_anchor="end"))
+    lines = [
+        f"row {label}: "
+        + ", ".join("×" if no else decimal(v) for v, no in zip(row, masked, strict=True))
+        for label, row, masked in zip(row_labels, table, barred, strict=True)
+    ]
+    alt = (
+        f"{name}, {n_rows} by {n_columns}; rows: query i asks, columns: key j answers "
+        f"({', '.join(column_labels)}). {'; '.join(lines)}."
     )
-    return Drawing.from_elements(*elements)
+    right, foot = left + wide + max(beside, 16.0), top + n_rows * CELL + 14
+    return Drawing.from_elements("".join(body), right, foot, alt)
 
 
 def matrix_equation(*parts: Part, digits: int = 1, start: tuple[int, int] = (0, 0)) -> Drawing:
@@ -63,16 +90,13 @@ def matrix_equation(*parts: Part, digits: int = 1, start: tuple[int, int] = (0, 
     'a (1 by 1: 1.0) ≠ b (1 by 1: 2.0)'
 
     Raises:
-        ValueError: when a part is neither, a matrix is empty, a name is missing, or the result is
-            not the product.
+        ValueError: when the result is not the product, or a name is missing.
     """
     tables = [part if isinstance(part, str) else named(*part) for part in parts]
     match tables:
         case [Matrix() as first, "·", Matrix() as second, "=", Matrix() as result]:
             return product(first, second, result, digits, start)
     matrices = [part for part in tables if not isinstance(part, str)]
-    if not matrices:
-        raise ValueError(f"parts must hold at least one (name, matrix) pair; got {parts!r}")
     limit = max(float(np.max(np.abs(matrix.table))) for matrix in matrices)
     longest = max(len(decimal(v, digits)) for matrix in matrices for v in matrix.table.flat)
     single = [name for m in matrices for name, count in m.columns or () if count == 1]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import chain, product
-from math import prod
 from typing import Literal, NamedTuple
 
 from attnbook.figures.drawing import Drawing, colour, rect
@@ -160,9 +159,6 @@ class MovingDrawing(Drawing):
     `labels` are the words of each frame, which the SVG's label follows. `table` (a header row, then
     rows) holds all values for those who see or hear no picture. `about` tells the table from that
     of another figure on the same page.
-
-    Raises:
-        ValueError: when a sequence does not have one value a frame.
     """
 
     controls: tuple[Control, ...]
@@ -170,16 +166,6 @@ class MovingDrawing(Drawing):
     labels: tuple[str, ...]
     table: tuple[tuple[str, ...], ...]
     about: str = "the figure"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        n_frames = prod(len(control.options) for control in self.controls)
-        lengths = {"labels": len(self.labels)}
-        for part, attributes in self.parts.items():
-            lengths |= {f"{part}.{key}": len(values) for key, values in attributes.items()}
-        for name, length in lengths.items():
-            if length != n_frames:
-                raise ValueError(f"{name} must have {n_frames} values, one a frame; got {length}")
 
     def _controls(self) -> str:
         inputs = "".join(control.html() for control in self.controls)

@@ -55,16 +55,8 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
 
     Shapes:
         scores (n,) and value (n,), one entry of each value, n at least 2; made for up to 8 keys.
-
-    Raises:
-        ValueError: for other shapes, or numbers that are not finite.
     """
     s, v = np.asarray(scores, dtype=np.float64), np.asarray(value, dtype=np.float64)
-    if s.ndim != 1 or s.size < 2 or v.shape != s.shape or not np.isfinite([s, v]).all():
-        raise ValueError(
-            "scores and value must be two finite numbers or more, as many of both; "
-            f"got shapes {s.shape} and {v.shape}"
-        )
     steps = _steps(s)
     tallest = max(_exponentials(s, step.read, step.m).sum() for step in steps)
     slot, unit = (RIGHT - LEFT) / s.size, (FOOT - TOP) / max(tallest, 1.0)

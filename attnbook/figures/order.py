@@ -35,17 +35,7 @@ def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawin
         n_positions: how many positions there are, from 0.
         n_entries: how many entries the vector of a position has, two for each hand.
         start: the first position.
-
-    Raises:
-        ValueError: for anything but 2, 4, … or 16 entries, or 4 to 24 positions, or a start that
-            is not among them.
     """
-    if n_entries not in range(2, 17, 2):
-        raise ValueError(f"n_entries must be even and from 2 to 16; got {n_entries}")
-    if not 4 <= n_positions <= 24:
-        raise ValueError(f"n_positions must be from 4 to 24; got {n_positions}")
-    if not 0 <= start < n_positions:
-        raise ValueError(f"start must be a position from 0 to {n_positions - 1}; got {start}")
     table = sinusoidal(n_positions, n_entries)
     speeds = [float(10000 ** (-2 * c / n_entries)) for c in range(n_entries // 2)]
     column = (RIGHT - MARGIN) / len(speeds)
@@ -233,23 +223,8 @@ def rotary_offset(
 
     Shapes:
         query and key (2,).
-
-    Raises:
-        ValueError: for vectors of another shape or of length 0, for positions and offsets that do
-            not fit on the strip, or a start that is not among them.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
-    if q.shape != (2,) or k.shape != (2,) or not (q.any() and k.any()):
-        raise ValueError(
-            f"query and key must be two entries, not both 0; got {query!r} and {key!r}"
-        )
-    if n_places < 1 or n_offsets < 1 or n_places + n_offsets > 12:
-        raise ValueError(
-            f"n_places and n_offsets must be at least 1, and at most 12 together; got {n_places} "
-            f"and {n_offsets}"
-        )
-    if not (0 <= start[0] < n_places and 1 <= start[1] <= n_offsets):
-        raise ValueError(f"start must be a position and an offset of the figure; got {start}")
     offsets = range(1, n_offsets + 1)
     scores = [float(_turned(q, offset) @ k) for offset in offsets]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, number, rect, tag, text
-from attnbook.figures.grid import as_matrix, cell_look
+from attnbook.figures.grid import cell_look
 from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import attention_weights
@@ -41,19 +41,13 @@ def permuted(
     Shapes:
         X and positions (T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), for two or
         three tokens; start: the order that the drawing opens with, the first unless given.
-
-    Raises:
-        ValueError: for other shapes, or an order that is none.
     """
-    x, z, *matrices = (as_matrix(given) for given in (X, positions, W_Q, W_K, W_V))
+    x, z, *matrices = (
+        np.asarray(given, dtype=np.float64) for given in (X, positions, W_Q, W_K, W_V)
+    )
     n = len(x)
     names = checked_labels(tokens, n)
-    if not 2 <= n <= 3 or x.shape != z.shape or any(len(W) != len(x.T) for W in matrices):
-        shapes = ", ".join(str(table.shape) for table in (x, z, *matrices))
-        raise ValueError(f"X and positions must be (2 or 3, d_model), and W fit; got {shapes}")
     orders = list(permutations(range(n)))
-    if start is not None and tuple(start) not in orders:
-        raise ValueError(f"start must be an order of {n} tokens; got {start}")
 
     def found(order: tuple[int, ...], added: int) -> tuple[Array, Array]:
         """Return weights and output in an order, with rows and columns of tokens as at first."""

@@ -98,16 +98,8 @@ def plane(query: ArrayLike, key: ArrayLike, labels: Sequence[str]) -> Drawing:
 
     Shapes:
         query and key (n, 2), one label for each of the n tokens.
-
-    Raises:
-        ValueError: for vectors that do not have two entries, or a wrong number of labels.
     """
     queries, keys = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
-    expected = (len(labels), 2)
-    if queries.shape != expected or keys.shape != expected:
-        raise ValueError(
-            f"query and key must have shape {expected}; got {queries.shape} and {keys.shape}"
-        )
     zero = np.zeros(2)
     board = Plane(np.vstack([queries, keys, zero]), margin=0.45)
     parts, words = board.axes(), []
@@ -134,17 +126,8 @@ def hull(value: ArrayLike, output: ArrayLike, labels: Sequence[str]) -> Drawing:
 
     Shapes:
         value and output (n, 2), one label for each of the n tokens; n is at least 3.
-
-    Raises:
-        ValueError: for vectors that do not have two entries, or a wrong number of labels.
     """
     values, outputs = np.asarray(value, dtype=np.float64), np.asarray(output, dtype=np.float64)
-    expected = (len(labels), 2)
-    if values.shape != expected or outputs.shape != expected or len(labels) < 3:
-        raise ValueError(
-            f"value and output must have shape {expected}, with at least 3 of each; got "
-            f"{values.shape} and {outputs.shape}"
-        )
     reach = float(np.ptp(values, axis=0).max())
     board = Plane(np.vstack([values, outputs]), margin=0.12 * reach, top=38.0)
     parts, words = board.axes(), []

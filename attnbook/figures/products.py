@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import WIDEST, Array, line, rect, tag, text
-from attnbook.figures.grid import as_matrix, cell_look, cells
+from attnbook.figures.grid import cell_look, cells
 from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -52,12 +52,8 @@ class Matrix(NamedTuple):
 
 
 def named(name: str, values: ArrayLike, rows: Names = None, columns: Names = None) -> Matrix:
-    """Return a matrix with its names; columns may be named in groups, as {"mark": 3}.
-
-    Raises:
-        ValueError: for anything but a non-empty matrix, or a wrong number of names.
-    """
-    table = as_matrix(values)
+    """Return a matrix with its names; columns may be named in groups, as {"mark": 3}."""
+    table = np.asarray(values, dtype=np.float64)
     of_rows = None if rows is None else checked_labels(tuple(rows), len(table))
     if columns is None:
         return Matrix(name, table, of_rows, None)
@@ -104,8 +100,6 @@ def product(
             f"{second.name}, {second.shape}; got {result.shape}"
         )
     (n, inner), m = a.shape, b.shape[1]
-    if tuple(start) not in np.ndindex(n, m):
-        raise ValueError(f"start must be an entry of {result.name}, {result.shape}; got {start}")
     rows = checked_labels(first.rows or result.rows, n)
     between = checked_labels(_each(first.columns) or second.rows, inner)
     columns = checked_labels(_each(second.columns or result.columns), m)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import ceil, floor, inf, log, log10
+from math import ceil, floor, log, log10
 
 from attnbook.figures.drawing import axis_title, line, number, tag, text
 from attnbook.figures.labels import HALO
@@ -28,21 +28,7 @@ def roofline_explorer(
     byte, both axes logarithmic. The slider takes a marker for each program along the roof, through
     the given sizes of block, and begins at `start`; below stand the numbers there. `series` maps a
     program to its intensity at each size.
-
-    Raises:
-        ValueError: for fewer than two sizes or sizes that do not rise, no program or more than
-            three, intensities of another number or not positive, or a `start` that is no given
-            size.
     """
-    if len(blocks) < 2 or any(a >= b for a, b in pairwise(blocks)):
-        raise ValueError(f"blocks must be two or more, and rise; got {list(blocks)}")
-    if start not in blocks:
-        raise ValueError(f"start must be one of the blocks; got {start}")
-    if not 1 <= len(series) <= 3:
-        raise ValueError(f"there must be one to 3 programs; got {len(series)}")
-    for name, found in series.items():
-        if len(found) != len(blocks) or not all(0 < intensity < inf for intensity in found):
-            raise ValueError(f"{name!r} must have {len(blocks)} positive numbers; got {found}")
     balance = peak / bandwidth
     everything = [balance, *(intensity for found in series.values() for intensity in found)]
     first, last = floor(log(min(everything), 4)), ceil(log(max(everything), 4))

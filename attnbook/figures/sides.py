@@ -21,7 +21,7 @@ WAYS = ("alone", "equal", "Q = K = X", "made")
 ALONE, EQUAL, SAME, MADE = range(4)
 
 
-def three_ways(sentence: str, word: str = "bank") -> tuple[Array, Array]:
+def three_ways(sentence: str) -> tuple[Array, Array]:
     """Return the leans of a sentence's words, and the four rows of weights in the order of `WAYS`.
 
     >>> leans, weights = three_ways("fish swim near the bank")
@@ -29,10 +29,8 @@ def three_ways(sentence: str, word: str = "bank") -> tuple[Array, Array]:
     ((4, 5), [-0.18, 0.1, 0.03, 0.22])
     """
     tokens = sentence.split()
-    if word not in tokens:
-        raise ValueError(f"each sentence must have the word {word!r}; got {sentence!r}")
     x, leans = leaning(tokens, ENDS)
-    asks = tokens.index(word)
+    asks = tokens.index("bank")
     same, made = softmax(x @ x[asks]), softmax(asked(x) / np.sqrt(2))
     return leans, np.array([np.eye(len(x))[asks], np.full(len(x), 1 / len(x)), same, made])
 
@@ -58,7 +56,7 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
     )[way]  # fmt: skip
 
 
-def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> MovingDrawing:
+def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
     """Return a moving figure: where four ways to weigh put *bank*, in one row for each sentence.
 
     At the left, each word of a sentence carries its weight as a bar, *bank* and the largest with
@@ -66,22 +64,15 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> Movi
     weighted sum leans: its dot product with *water* minus its dot product with *money*. The half
     that the sentence speaks of is tinted. The disc is the sum with the weights that are shown, the
     ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`:
-    the first shows the trouble, that one vector cannot lie on both sides.
+    the first, with which it opens, shows the trouble, that one vector cannot lie on both sides.
 
     Args:
         sentences: Each sentence with the side that it speaks of, "water" or "money".
-        start: The step that the figure opens with.
 
-    Raises:
-        ValueError: when a sentence lacks *bank*, or a side is not one of the two.
-
-    >>> word_in_context({"fish swim near the bank": "water"}, start=1).alt
-    'Equal weights: the expected side in 1 of 1. Leans: 0.10.'
+    >>> word_in_context({"fish swim near the bank": "water"}).alt
+    '“bank” alone: the expected side in 0 of 1. Leans: −0.18.'
     """
-    for side in sentences.values():
-        if side not in ENDS:
-            raise ValueError(f"a side must be {ENDS[0]} or {ENDS[1]}; got {side!r}")
-    signs = np.array([1 if side == ENDS[0] else -1 for side in sentences.values()])
+    signs = np.array([{ENDS[0]: 1, ENDS[1]: -1}[side] for side in sentences.values()])
     found = [three_ways(sentence) for sentence in sentences]
     leans = np.array([weights @ words for words, weights in found])  # one row a sentence
     own = leans[0, ALONE]
@@ -172,7 +163,7 @@ def word_in_context(sentences: Mapping[str, str], *, start: int = ALONE) -> Movi
 
     return moving(
         draw,
-        (Control("way", "weights", WAYS, start, pace=2.0),),
+        (Control("way", "weights", WAYS, pace=2.0),),
         WIDTH,
         bottom + 50,
         columns=("sentence", "weights", "of each word", "lean"),

@@ -32,26 +32,10 @@ def recall_explorer(
     The slider says how many pairs were written. Each series has, for each count, one similarity a
     pair, the oldest first: the cosine between the answer and the value that was asked for. A point
     is the mean of `step` pairs.
-
-    Raises:
-        ValueError: for counts that do not rise or are no multiples of `step`, a `start` that is
-            not among them, no series or more than three, a series of other lengths, or a
-            similarity that is no cosine.
     """
-    if list(counts) != sorted(set(counts)) or any(n < step or n % step for n in counts):
-        raise ValueError(f"counts must be multiples of {step} that rise; got {list(counts)}")
-    if start not in counts:
-        raise ValueError(f"start must be one of the counts; got {start}")
-    if not 1 <= len(similarities) <= len(LOOKS):
-        raise ValueError(f"there must be one to {len(LOOKS)} series; got {len(similarities)}")
     means: dict[str, list[Array]] = {}
     for name, rows in similarities.items():
         found = [np.asarray(row, dtype=np.float64) for row in rows]
-        shapes = [row.shape for row in found]
-        if shapes != [(n,) for n in counts]:
-            raise ValueError(f"{name!r} must have {list(counts)} similarities; got shapes {shapes}")
-        if not all((np.abs(row) <= 1 + 1e-9).all() for row in found):
-            raise ValueError(f"{name!r} must have similarities from -1 to 1; got others")
         means[name] = [row.reshape(-1, step).mean(axis=1) for row in found]
     unit, pair = FOOT - TOP, (RIGHT - LEFT) / counts[-1]
     still, written = [], f"pair, in the order of writing (means of {step})"

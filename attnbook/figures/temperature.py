@@ -75,18 +75,8 @@ def temperature_explorer(
 
     Shapes:
         scores (n,) with n labels, n at least 2; made for a handful of keys.
-
-    Raises:
-        ValueError: for other shapes, scores that are not finite, or powers without 0.
     """
     row = np.asarray(scores, dtype=np.float64)
-    if row.ndim != 1 or row.size < 2 or len(labels) != row.size or not np.isfinite(row).all():
-        raise ValueError(
-            "scores must be two finite numbers or more, each with a label; "
-            f"got shape {row.shape} and {len(labels)} labels"
-        )
-    if 0 not in powers:
-        raise ValueError(f"powers must hold 0, for τ = 1; got {list(powers)}")
     temperatures = [Fraction(2) ** power for power in powers]
     options = tuple(str(temperature) for temperature in temperatures)
     start = list(powers).index(0)

@@ -226,17 +226,8 @@ def tile_walk(
 
     Shapes:
         scores (L, S), value (S,), one entry of each value. Made for small L and S.
-
-    Raises:
-        ValueError: for shapes that do not fit, or a block below 1.
     """
     table, values = np.asarray(scores, dtype=np.float64), np.asarray(value, dtype=np.float64)
-    if table.ndim != 2 or table.size == 0 or values.shape != table.shape[1:]:
-        raise ValueError(
-            f"scores and value must have shapes (L, S) and (S,); got {table.shape}, {values.shape}"
-        )
-    if min(block_q, block_k) < 1:
-        raise ValueError(f"block_q and block_k must be at least 1; got {block_q} and {block_k}")
     n_queries, n_keys = table.shape
     tiles = {
         (a, b): (queries, keys)

@@ -13,18 +13,16 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import yaml
-from drawings import DRAWINGS, DRINK_KEYS, DRINKS, PRICES, drawn, factors, texts
+from drawings import DRAWINGS, drawn, texts
 from pictures import differences
 
 from attnbook import examples, figures
 from attnbook.figures.drawing import COLOURS
-from attnbook.figures.thumbnails import thumbnail
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -173,10 +171,10 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
-def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> None:
-    drawing = figures.heatmap([[4.0, -0.01, -np.inf]], name="raw", digits=1, limit=8.0)
-    assert {"4.0", "0.0", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
-    assert "row 0: 4.0, 0.0, −∞" in drawing.alt
+def test_heatmap_prints_two_digits_and_colours_against_its_limit() -> None:
+    drawing = figures.heatmap([[4.0, -0.001, -np.inf]], name="raw", limit=8.0)
+    assert {"4.00", "0.00", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
+    assert "row 0: 4.00, 0.00, −∞" in drawing.alt
     assert 'fill-opacity="0.250"' in drawing.svg
 
 
@@ -225,152 +223,25 @@ def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
     assert {"8.00", "−0.50"} <= set(texts(mixed))
 
 
-TURNED = {"features": ("", ""), "answer": "price"}
-CONTROL = figures.Control("d_k", "d_k", ("4", "16"))
 WORDS = "one two three four five"
-LOOKS = np.ones((1, 1, 1, 2, 2)) / 2
-MACHINE: dict[str, Any] = {"peak": 1e12, "bandwidth": 1e11}
 
 
 @pytest.mark.parametrize(
     "call",
     [
         lambda: figures.Drawing("<svg/>", "a chart"),
-        lambda: figures.MovingDrawing(
-            "<svg/>", WORDS, (CONTROL,), {"bar": {"y": ["1"]}}, ("a", "b"), (("d_k",),)
-        ),
-        lambda: figures.heatmap([1.0], name="w"),
-        lambda: figures.heatmap(np.zeros((0, 2)), name="w"),
         lambda: figures.heatmap([[1.0]], name="w", rows=["a", "b"]),
-        lambda: figures.heatmap([[1.0]], name="w", forbidden=[True, False]),
-        lambda: figures.matrix_equation("="),
         lambda: figures.matrix_equation(("X", [[1.0]], ["a", "b"], None), "=", ("Y", [[1.0]])),
         lambda: figures.matrix_equation(("X", [[1.0]], None, {"a": 2}), "=", ("Y", [[1.0]])),
         lambda: figures.matrix_equation(("X", [[2.0]]), "·", ("W", [[2.0]]), "=", ("Q", [[5.0]])),
-        lambda: figures.matrix_equation(*factors(), start=(3, 0)),
-        lambda: figures.permuted(*[np.eye(3)] * 4, "pqr", np.eye(3), start=(0, 1, 1)),
-        lambda: figures.permuted(*[np.eye(4)] * 4, "pqrs", np.eye(4)),
-        lambda: figures.permuted(*[np.eye(3)] * 4, "pqr", np.eye(2)),
-        lambda: figures.attention_steps(*[np.eye(4)] * 4, "pqrs"),
-        lambda: figures.attention_steps(np.ones((3, 4)), *[np.ones((3, 2))] * 3, "pqr"),
-        lambda: figures.head_weights(np.zeros((2, 3)), "abc", ["one", "other"]),
-        lambda: figures.head_weights(np.zeros((2, 3, 3)), "abc", ["one"]),
-        lambda: figures.head_weights(np.zeros((0, 3, 3)), "abc", []),
-        lambda: figures.heads_diagram(7, 12, 5, 4, 5),
-        lambda: figures.heads_diagram(9, 12, 3, 4, 5),
-        lambda: figures.shared_heads(6, [4]),
-        lambda: figures.which_head({"A": [1.0]}, [("A", "A")], np.ones((2, 2))),
-        lambda: figures.which_head({}, [], np.eye(3)[1:]),
-        lambda: figures.which_head({"A": [1.0]}, [], np.eye(3)[1:]),
-        lambda: figures.which_head({"A": [1.0]}, [("A", "B")], np.eye(3)[1:]),
-        lambda: figures.which_head({"A": [1.5]}, [("A", "A")], np.eye(3)[1:]),
-        lambda: figures.which_head({"A": [1.0], "B": [1.0, 0.0]}, [("A", "B")], np.eye(3)[1:]),
-        lambda: figures.cosine_histograms({}),
-        lambda: figures.cosine_histograms({4: [0.0, 2.0]}),
-        lambda: figures.turned_pair((0.0, 1.0)),
-        lambda: figures.turned_pair(step=45),
-        lambda: figures.clock_hands(3, 8, start=0),
-        lambda: figures.clock_hands(25, 8, start=0),
-        lambda: figures.clock_hands(7, 9, start=0),
-        lambda: figures.clock_hands(7, 18, start=0),
-        lambda: figures.clock_hands(7, 8, start=7),
-        lambda: figures.rotary_offset((0.0, 0.0), (1.0, -1.0), ("q", "k")),
-        lambda: figures.rotary_offset((1.0, 0.0, 2.0), (1.0, -1.0), ("q", "k")),
-        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), n_offsets=7),
-        lambda: figures.rotary_offset((1.0, 0.0), (1.0, -1.0), ("q", "k"), start=(0, 0)),
-        lambda: figures.turned_query(DRINK_KEYS, PRICES[:2], DRINKS, **TURNED),
-        lambda: figures.turned_query(DRINK_KEYS, np.ones(3), DRINKS, **TURNED),
-        lambda: figures.turned_query(DRINK_KEYS, PRICES, DRINKS, **TURNED, step=25),
-        lambda: figures.plane([[1, 2, 3]], [[1, 2]], ["a"]),
-        lambda: figures.mask_explorer(start=("all", 5, 2)),
-        lambda: figures.forms_explorer(np.ones((4, 2)), np.ones((4, 2))),
-        lambda: figures.forms_explorer(np.ones((5, 2)), np.ones((5, 3))),
-        lambda: figures.tile_walk(np.zeros((2, 3)), np.zeros(2)),
-        lambda: figures.tile_walk([[1.0]], [1.0], 0),
-        lambda: thumbnail(99),
-        lambda: figures.word_in_context({"fish swim": "water"}),
-        lambda: figures.word_in_context({"bank": "shore"}),
-        lambda: figures.bytes_explorer([2, 1], {"a": [1, 2]}, limits={}, start=2),
-        lambda: figures.bytes_explorer([1, 2], {"a": [1, 2]}, limits={}, start=3),
-        lambda: figures.bytes_explorer([1, 2], {}, limits={}, start=1),
-        lambda: figures.bytes_explorer([1, 2], {"a": [0, 2]}, limits={}, start=1),
-        lambda: figures.number_bits({"1": 1.0}, start="2"),
-        lambda: figures.number_bits({"1": 1.0, "∞": np.inf}, start="1"),
-        lambda: figures.cache_filling(2, {}),
-        lambda: figures.cache_filling(2, {"a": [1]}),
-        lambda: figures.cache_filling(2, {"a": [0, 2]}),
-        lambda: figures.cached_numbers((4, 0, 2), (2, 3, 2), (5, 1)),
-        lambda: figures.dealt_keys(9, 2),
-        lambda: figures.dealt_keys(9, 1),
-        lambda: figures.chosen_keys(np.eye(12), [], [0], [1.0], {}, first=0),
-        lambda: figures.chosen_keys(np.eye(13), [[[0]] * 13], [0, 1], [1.0, 1.0], {}, first=0),
-        lambda: figures.chosen_keys(
-            np.eye(13), [[[0]] * 13, [[0]] * 12 + [[0, 1]]], [0, 1], [1.0, 1.0], {}, first=0
-        ),
-        lambda: figures.looking_back("a" * 17, {"a": np.eye(17)}, "a" * 17),
-        lambda: figures.looking_back("ab", {"a": np.eye(3)}, "ab"),
-        lambda: figures.looking_back("ab", {"a": np.eye(2)}, "a"),
-        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 1, 1, 3, 3)), looks=("a", "b")),
-        lambda: figures.head_explorer({"": "a"}, np.ones((1, 1, 1, 1, 1)), looks=("a", "a")),
-        lambda: figures.head_explorer({"": "ab"}, np.ones((1, 2, 2)), looks=("a", "b")),
-        lambda: figures.head_explorer({}, np.ones((0, 1, 1, 0, 0)), looks=("a", "b")),
-        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "c")),
-        lambda: figures.head_explorer({"": "ab"}, LOOKS, looks=("a", "b"), start=(0, 1)),
-        lambda: figures.head_explorer({"": ["a" * 20, "b"]}, LOOKS, looks=("b", "b")),
         lambda: figures.head_explorer(
             {"": "ab", "2": "ba"}, np.ones((2, 1, 1, 2, 2)), looks=("a", "b")
         ),
-        lambda: figures.scaling_explorer((4, 16), start=5),
-        lambda: figures.scaling_explorer((16, 4), start=4),
-        lambda: figures.recall_explorer((16, 8), {"a": [np.ones(16), np.ones(8)]}, start=8),
-        lambda: figures.recall_explorer((8, 12), {"a": [np.ones(8), np.ones(12)]}, start=8),
-        lambda: figures.recall_explorer((8,), {"a": [np.ones(8)]}, start=16),
-        lambda: figures.recall_explorer((8,), {}, start=8),
-        lambda: figures.recall_explorer((8,), {"a": [np.ones(7)]}, start=8),
-        lambda: figures.recall_explorer((8,), {"a": [np.full(8, 1.1)]}, start=8),
-        lambda: figures.weight_held([1.0], {}),
-        lambda: figures.weight_held([1.0], {1: [0.5]}),
-        lambda: figures.weight_held([1.0], {2: [0.5, 0.5]}),
-        lambda: figures.weight_held([0.0], {2: [0.5]}),
-        lambda: figures.weight_held([1.0], {2: [1.5]}),
-        lambda: figures.score_growth({}),
-        lambda: figures.temperature_explorer([1.0], ["a"]),
-        lambda: figures.temperature_explorer([1.0, np.inf], ["a", "b"]),
-        lambda: figures.temperature_explorer([1.0, 2.0], ["a", "b"], powers=(1, 2)),
-        lambda: figures.lines([1], {}, x_title="", y_title="", alt=WORDS),
-        lambda: figures.lines([1, 2], {"a": [1]}, x_title="", y_title="", alt=WORDS),
-        lambda: figures.lines(
-            [1, 2],
-            {"a": [1, 2], "b": [2, 3]},
-            x_title="",
-            y_title="",
-            alt=WORDS,
-            crossings=[("a", "b")],
-        ),
-        lambda: figures.bars(["p"], {"a": [1, 2]}, y_title="", alt=WORDS),
-        lambda: figures.attention_stepper(np.ones((3, 2)), np.ones((2, 2)), np.ones((2, 3)), "ab"),
-        lambda: figures.attention_stepper(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 1)), "ab"),
-        lambda: figures.memory_levels({}),
-        lambda: figures.memory_levels(dict.fromkeys("ab", figures.Level(1.0, "", ""))),
-        lambda: figures.memory_levels(figures.H200, 0),
-        lambda: figures.memory_levels(figures.H200, peak=0.0),
-        lambda: figures.online_row([1.0], [1.0]),
-        lambda: figures.online_row([1.0, 2.0], [1.0]),
-        lambda: figures.online_row([1.0, np.inf], [1.0, 2.0]),
-        lambda: figures.roofline({}, peak=1.0, bandwidth=1.0, lower={}),
-        lambda: figures.roofline({"none": 0.0}, peak=1.0, bandwidth=1.0, lower={}),
-        lambda: figures.roofline_explorer([2], {"a": [1.0]}, **MACHINE, start=2),
-        lambda: figures.roofline_explorer([1, 2], {"a": [1.0, 2.0]}, **MACHINE, start=3),
-        lambda: figures.roofline_explorer([1, 2], {}, **MACHINE, start=1),
-        lambda: figures.roofline_explorer([1, 2], {"a": [1.0]}, **MACHINE, start=1),
-        lambda: figures.roofline_explorer([1, 2], {"a": [0.0, 1.0]}, **MACHINE, start=1),
-        lambda: figures.hull([[0, 0], [4, 0]], [[0, 0], [4, 0]], ["a", "b"]),
-        lambda: figures.backward_walk(1),
-        lambda: figures.backward_walk(4),
-        lambda: figures.ring_timetable(1),
-        lambda: figures.ring_timetable(5),
+        lambda: figures.weight_held([1.0], dict.fromkeys((2, 4, 8, 16), (0.5,))),
+        lambda: figures.lines([1], dict.fromkeys("abcd", (1,)), x_title="", y_title="", alt=WORDS),
+        lambda: figures.roofline(dict.fromkeys("abcde", 1.0), peak=1.0, bandwidth=1.0, lower={}),
     ],
 )
-def test_bad_arguments_are_refused(call: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match=r"(must|one of|at least|needs).*(; got |\bat least one)"):
+def test_what_would_be_drawn_wrong_without_an_error_is_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"must.*; got "):
         call()
