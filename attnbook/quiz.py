@@ -54,9 +54,6 @@ class Question(NamedTuple):
 @cache
 def _file(chapter: str) -> dict[str, object]:
     file = resources.files("attnbook") / "data" / "questions" / f"{chapter}.toml"
-    if not file.is_file():
-        known = ", ".join(chapters())
-        raise ValueError(f"chapter must be one of {known}; got {chapter!r}")
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
@@ -90,14 +87,7 @@ def earlier(chapter: str) -> list[tuple[str, Question]]:
 
 
 def answers(chapter: str) -> dict[str, str]:
-    """Return the right answer to each question of a chapter, for the cell that computes it.
-
-    Args:
-        chapter: the name of its notebook, such as "03_scaling".
-
-    Raises:
-        ValueError: no chapter of this name has questions.
-    """
+    """Return the right answer to each question of a chapter, for the cell that computes it."""
     return {name: question.answer for name, question in of_chapter(chapter).items()}
 
 
@@ -124,14 +114,7 @@ def _asked(question: Question, group: str) -> str:
 
 
 def questions(chapter: str) -> Shown:
-    """Show the questions of a chapter.
-
-    Args:
-        chapter: the name of its notebook, such as "03_scaling".
-
-    Raises:
-        ValueError: no chapter of this name has questions.
-    """
+    """Show the questions of a chapter."""
     all_of_them = of_chapter(chapter)
     items = [_asked(each, f"{chapter}-{name}") for name, each in all_of_them.items()]
     words = f"{len(items)} questions; each option opens, and says why it is right or wrong."
@@ -139,14 +122,7 @@ def questions(chapter: str) -> Shown:
 
 
 def again(chapter: str) -> Shown:
-    """Show the questions of earlier chapters that this one asks again, folded.
-
-    Args:
-        chapter: the name of the notebook that asks, such as "04_softmax".
-
-    Raises:
-        ValueError: no chapter of this name has questions.
-    """
+    """Show the questions of earlier chapters that this one asks again, folded."""
     asked = earlier(chapter)
     items = [_asked(each, f"{chapter}-{other}-{each.name}") for other, each in asked]
     numbers = " and ".join(dict.fromkeys(str(int(other[:2])) for other, _ in asked))

@@ -79,11 +79,6 @@ def test_the_right_answer_has_no_favourite_place() -> None:
     assert min(places[n] for n in range(3)) > places.total() / 5
 
 
-def test_an_unknown_chapter_is_named() -> None:
-    with pytest.raises(ValueError, match=r"must be one of 01_lookup, .*; got '07_maks'"):
-        quiz.questions("07_maks")
-
-
 def test_what_is_shown() -> None:
     [first, *_] = quiz.of_chapter("03_scaling").values()
     html = quiz.questions("03_scaling")._repr_html_()
