@@ -9,7 +9,7 @@ from math import inf, isfinite, log10
 
 import numpy as np
 
-from attnbook.figures.drawing import line, rect, tag, text
+from attnbook.figures.drawing import headline, line, rect, tag, text
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 WIDTH = 440.0
@@ -93,8 +93,7 @@ def _told(form: Format, value: float) -> tuple[str, str, str]:
 def _elements(name: str, value: float) -> str:
     """Return the drawing of one number: for each format its bits, and what they say."""
     body = [
-        text(LEFT, 24, f"number: {name}", text_anchor="start", font_weight="600", font_size=15,
-             data_part="number"),
+        headline(LEFT, 24, f"number: {name}", "number"),
         text(WIDTH - 4, 24, "a filled box is a 1", text_anchor="end", fill="muted"),
     ]  # fmt: skip
     for row, form in enumerate(FORMATS):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnbook.examples import PublishedIdentity
-from attnbook.figures.drawing import Array, axis_title, rect, text
+from attnbook.figures.drawing import Array, axis_title, headline, rect, text
 from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
@@ -45,7 +45,7 @@ def _link(
 ) -> str:
     """Return the drawing of one link in n × n cells: printed above, computed below."""
     body = [
-        text(8, 22, told, text_anchor="start", font_weight="600", font_size=15, data_part="told"),
+        headline(8, 22, told, "told"),
         text(8, 44, result, text_anchor="start", data_part="result"),
         axis_title(LEFT + n * WIDE / 2, TOP - 22, "key j answers"),
         axis_title(16, TOP + n * HEIGHT / 2, "query i asks", upright=True),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnbook import words
-from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
 from attnbook.figures.labels import HALO, decimal
 
 WIDTH = 448.0
@@ -187,7 +187,7 @@ def draw_scene(
         for lean in (-0.4, -0.2, 0.0, 0.2, 0.4)
     ]
     return "".join([
-        text(8, 19, title, text_anchor="start", font_weight="600", font_size=15, data_part="title"),
+        headline(8, 19, title, "title"),
         axis_title(8, 37, more, text_anchor="start", data_part="more"),
         *arcs, *threads, box, *row, *ticks, axis_title(4, bottom + 14, "lean", text_anchor="start"),
         tag("line", x1=left, y1=BEAM, x2=right, y2=BEAM, stroke="ink", stroke_width=3),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
+from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 CELL, LEFT, TOP = 28.0, 46.0, 128.0
@@ -106,13 +107,11 @@ def _elements(
     asks: Sequence[int],
 ) -> str:
     """Return the drawing of one step. The bar of the scores so far is full at the most."""
-    start: dict[str, Any] = {"text_anchor": "start"}
-    end: dict[str, Any] = {"text_anchor": "end"}
     right, bottom = LEFT + n_tokens * CELL, TOP + n_tokens * CELL
     body = [
-        text(4, 22, title, data_part="title", font_size=14, **start),
-        axis_title(LEFT, SLOTS - 10, "key and value of token j", **start),
-        axis_title(LEFT, TOP - 10, "scores: key j answers", **start),
+        text(4, 22, title, data_part="title", font_size=14, **START),
+        axis_title(LEFT, SLOTS - 10, "key and value of token j", **START),
+        axis_title(LEFT, TOP - 10, "scores: key j answers", **START),
         axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
     ]
     for j in range(n_tokens):
@@ -125,7 +124,7 @@ def _elements(
         )
         body.append(tag("g", halves, data_part=f"token-{j}", opacity=bool(mark)))
         body.append(_square(f"key-{j}", x, SLOTS, mark, ("now", "before")))
-        body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **end))
+        body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **END))
         for i in range(n_tokens):
             shown = _score_mark(i, j, step, seen)
             kinds = ("now", "before") if j <= i else ("masked",)
@@ -140,16 +139,16 @@ def _elements(
         (TOP + 38, "scores so far", scores_so_far, "scores-so-far"),
     ]
     for y, words, count, name in rows:
-        body.append(text(column, y, words, fill="muted", **start))
-        body.append(text(edge, y, count, data_part=name, font_weight="600", **end))
+        body.append(text(column, y, words, fill="muted", **START))
+        body.append(text(edge, y, count, data_part=name, font_weight="600", **END))
     wide = round(150 * counts[2] / most_scores, 1)
     body.append(rect(column, TOP + 46, 150, 12, stroke="muted"))
     body.append(rect(column, TOP + 46, wide, 12, "ink", data_part="bar"))
     for place, (kind, words) in enumerate(MARKS.items()):
         y = bottom - (len(MARKS) - place) * 34
         body += [rect(column, y, CELL, CELL, stroke="muted"), _mark(kind, column, y)]
-        body.append(text(column + CELL + 10, y + 19, words, **start))
-    body.append(text(4, bottom + 26, note, data_part="note", **start))
+        body.append(text(column + CELL + 10, y + 19, words, **START))
+    body.append(text(4, bottom + 26, note, data_part="note", **START))
     body += [
         rect(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, "ink", fill_opacity="0",
              class_="attn-hit", data_drag=f"step:{place}", data_part=f"hit-{i}")
@@ -263,9 +262,8 @@ def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
             body.append(
                 rect(x, top, merge, foot - top, "output", fill_opacity="0.2", stroke="output", rx=4)
             )
-            side = {"text_anchor": "start"}
-            body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **side))
-            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "each o and L", **side))
+            body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **START))
+            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "each o and L", **START))
             lanes.append(f"{n_cores} pairs of output and log-sum-exp are merged")
         y += 14
     body += [line(left, y, left + width, y, "muted"), arrow(left, y, left + width, y, "muted")]

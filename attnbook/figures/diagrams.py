@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, arrow, line, rect, tag, text
+from attnbook.figures.drawing import WIDEST, Array, arrow, headline, line, rect, tag, text
 from attnbook.figures.grid import cell_look
 from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
@@ -140,8 +140,7 @@ def attention_steps(
         body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, fill="ink", font_size=17,
                            font_weight="600")  # fmt: skip
         title = TOLD[step][chosen > 0].format(f"“{names[chosen - 1]}”")
-        body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",
-                     data_part="title")  # fmt: skip
+        body += headline(6, 17, title, "title")
         for target, stage in stages.items():
             now = int(step == stage.step)
             ways = _ways(target, stages, n * HIGH, "ink", 2.5)

@@ -15,6 +15,7 @@ from attnbook.figures.drawing import (
     Array,
     Drawing,
     axis_title,
+    headline,
     line,
     number,
     rect,
@@ -110,8 +111,7 @@ def _lookup(
     x, y = CENTRE
     vector = f"({decimal(query[0])}, {decimal(query[1])})"
     body = [
-        text(8, 20, f"query at {degrees}°: q = {vector}", text_anchor="start", font_weight="600",
-             font_size=15, data_part="title"),
+        headline(8, 20, f"query at {degrees}°: q = {vector}", "title"),
         axes_of_plane(CENTRE, 90),
         tag("circle", cx=x, cy=y, r=ROOM, fill="none", stroke="grid"),
         axis_title(x + 94, y + 4.5, features[0], text_anchor="start"),
@@ -230,8 +230,7 @@ def _pair(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -
     shown = [[decimal(entry) for entry in vector] for vector in (q, k)]
     sides = [v if not v.startswith("−") else f"({v})" for vector in shown for v in vector]
     body = [
-        text(8, 20, f"the angle between q and k: θ = {between}°", text_anchor="start",
-             font_weight="600", font_size=15, data_part="title"),
+        headline(8, 20, f"the angle between q and k: θ = {between}°", "title"),
         axes_of_plane(MIDDLE, SPAN + 4),
         tag("line", x1=end[0], y1=end[1], x2=x, y2=y, stroke="muted", stroke_dasharray="3 3",
             data_part="drop"),

@@ -87,6 +87,12 @@ def text(x: float, y: float, words: str, **attributes: Any) -> str:
     return tag("text", escape(words, quote=False), x=x, y=y, **style)
 
 
+def headline(x: float, y: float, words: str, part: str) -> str:
+    """Return the words above a drawing, which tell what a frame shows."""
+    look = {"text_anchor": "start", "font_size": 15, "font_weight": "600"}
+    return text(x, y, words, **look, data_part=part)
+
+
 def line(x1: float, y1: float, x2: float, y2: float, name: str, dash: str | None = None) -> str:
     """Return a line in a named colour, dashed where a dash is given."""
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=name, stroke_dasharray=dash)

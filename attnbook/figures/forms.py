@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
+from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 from attnlib.numpy_dense import attention_scores, softmax
@@ -90,10 +90,9 @@ def _elements(title: str, weights: Array, plain: Array) -> str:
     places = [LEFT + j * CELL for j in range(n)] + [LEFT + n * CELL + GAP]
     bottom = TOP + n * CELL
     foot = bottom + TALL + 34
-    start: dict[str, Any] = {"text_anchor": "start"}
     body = [
-        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **start),
-        axis_title(LEFT, TOP - 28, "key j answers", **start),
+        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **START),
+        axis_title(LEFT, TOP - 28, "key j answers", **START),
         axis_title(places[n] + CELL / 2, TOP - 28, "nobody"),
         axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
         axis_title(14, foot - TALL / 2, f"query {n - 1}", upright=True),

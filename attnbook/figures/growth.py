@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
 from attnbook.figures.labels import HALO
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -108,8 +108,7 @@ def bytes_explorer(
     def draw(place: int) -> Frame:
         x, length = across[place], f"{lengths[place]:,} tokens"
         body = [
-            text(LEFT, 18, length, text_anchor="start", font_weight="600", font_size=15,
-                 data_part="tokens"),
+            headline(LEFT, 18, length, "tokens"),
             tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
         ]  # fmt: skip
         shown, said = [], []

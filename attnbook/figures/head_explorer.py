@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, axis_title, number, rect, tag, text
+from attnbook.figures.drawing import WIDEST, Array, axis_title, headline, number, rect, tag, text
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 # A small picture and its room; where the pictures begin; a letter's width; the length of a line.
@@ -148,8 +148,7 @@ def head_explorer(
             *still,
             rect(LEFT + layer * ROOM - 1, TOP + head * ROOM - 1, ROOM + 2, ROOM + 2, rx=3,
                  stroke="ink", stroke_width=3, data_part="chosen"),
-            text(8, 16, title, text_anchor="start", font_size=15, font_weight="600",
-                 data_part="title"),
+            headline(8, 16, title, "title"),
             text(152, 16, f"{looks[0]} looks at {told}", text_anchor="start", fill="weight",
                  font_weight="600", data_part="told"),
             *(text(at, 37, f"{table[n, layer, head, it, key].round(6):.0%}", text_anchor="start",

@@ -13,6 +13,7 @@ from attnbook.figures.drawing import (
     Array,
     Drawing,
     axis_title,
+    headline,
     line,
     number,
     rect,
@@ -208,8 +209,7 @@ def which_head(
         )[step]
         verdict = "the two envelopes " + ("are the same" if same else "differ")
         body = [
-            text(4, 18, title, text_anchor="start", font_weight="600", font_size=15,
-                 data_part="title"),
+            headline(4, 18, title, "title"),
             axis_title(4, 37, f"value: an address, {m} bars (up 1, down −1); below: weight",
                        text_anchor="start"),
             left, right,

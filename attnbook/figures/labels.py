@@ -8,6 +8,7 @@ from typing import Any
 # Letters on a line: the paper around them interrupts it.
 HALO: dict[str, Any] = {"stroke": "paper", "stroke_width": 4, "paint_order": "stroke"}
 START: dict[str, Any] = {"text_anchor": "start"}
+END: dict[str, Any] = {"text_anchor": "end"}
 
 
 def decimal(value: float, digits: int = 2) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, rect, tag, text
+from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 
@@ -83,18 +83,17 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
             inner = rect(x, y, CELL, CELL, "weight", fill_opacity="0.3") + tick
             column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
         body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
-    start: dict[str, Any] = {"text_anchor": "start"}
     for i, count in enumerate(mask.sum(axis=1)):
         y = TOP + (i + 0.5) * CELL + 5
         body.append(text(LEFT - 8, y, str(i), text_anchor="end"))
-        body.append(text(right, y, str(count or "empty"), data_part=f"count-{i}", **start))
+        body.append(text(right, y, str(count or "empty"), data_part=f"count-{i}", **START))
     body += [
-        text(4, 24, title, data_part="title", font_size=14, **start),
-        axis_title(LEFT, TOP - 30, "key j answers", **start),
-        axis_title(right, TOP - 10, "sees", **start),
+        text(4, 24, title, data_part="title", font_size=14, **START),
+        axis_title(LEFT, TOP - 30, "key j answers", **START),
+        axis_title(right, TOP - 10, "sees", **START),
         axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
-        text(4, bottom + 26, total, data_part="total", font_size=14, **start),
-        text(4, bottom + 46, empty, data_part="empty", font_size=14, **start),
+        text(4, bottom + 26, total, data_part="total", font_size=14, **START),
+        text(4, bottom + 46, empty, data_part="empty", font_size=14, **START),
     ]
     body += [
         rect(LEFT + j * CELL, TOP, CELL, n_queries * CELL, "ink", fill_opacity="0",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from attnbook.figures.drawing import line, number, rect, tag, text
-from attnbook.figures.labels import START
+from attnbook.figures.drawing import headline, line, number, rect, tag, text
+from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 
@@ -46,7 +46,6 @@ BOX = 166.0, 56.0
 # A tile of 128 × 128 float32 scores in each of 132 multiprocessors.
 TILES = 132 * 128**2 * 4
 WAYS = ("three kernels", "one kernel")
-END: dict[str, Any] = {"text_anchor": "end"}
 SMALL = {"Q": "query", "K": "key", "V": "value", "O": "output"}
 LOOK = {"scores": "ink", "weights": "weight", "output": "output"}
 
@@ -195,8 +194,7 @@ def memory_levels(
         way = WAYS[which]
         moves, total = ways[way][: place + 1], sent[way][place]
         move = moves[-1]
-        body = [*still, text(4, 20, move.told, font_size=15, font_weight="600", data_part="told",
-                             **START)]  # fmt: skip
+        body = [*still, headline(4, 20, move.told, "told")]
         # What lies in the large memory: faint is what was written, full what was not yet read.
         for name, x in shelves.items():
             below = f"{name}, {_bytes(full)}" if which == 0 else f"no {name} here"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, line, number, rect, tag, text
+from attnbook.figures.drawing import Array, headline, line, number, rect, tag, text
 from attnbook.figures.labels import HALO, START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib.numpy_dense import softmax
@@ -96,7 +96,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         }[step.kind]
         y = up(step.m)
         body = [
-            text(4, 20, title, font_size=15, font_weight="600", data_part="title", **START),
+            headline(4, 20, title, "title"),
             text(PILE, 46, f"height ℓ = {was[0]}{ell:.2f}", fill="weight", font_weight="600",
                  data_part="ell", **START),
             text(PILE, 64, f"area õ = {was[1]}{decimal(o)}", fill="output", font_weight="600",

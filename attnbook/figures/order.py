@@ -9,7 +9,17 @@ from math import cos, degrees, pi, sin
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import (
+    WIDEST,
+    Array,
+    axis_title,
+    headline,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
 from attnbook.figures.labels import START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.vectors import axes_of_plane, past_tip, turning_arrow
@@ -260,9 +270,8 @@ def _strip(places: tuple[int, int], names: tuple[str, str], n_places: int, n_box
     """Return the strip of positions with both tokens on it; the key's can be dragged."""
     t, u = places
     body = [
-        text(8, 20, f"{names[1]} at {u}, {names[0]} at {t}: offset {t - u}", font_weight="600",
-             font_size=15, data_part="title", **START),
-    ]  # fmt: skip
+        headline(8, 20, f"{names[1]} at {u}, {names[0]} at {t}: offset {t - u}", "title"),
+    ]
     for box in range(n_boxes):
         x = LEFT + BOX * box
         body.append(rect(x, 34, BOX, 24, stroke="grid"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, number, rect, tag, text
+from attnbook.figures.drawing import Array, headline, number, rect, tag, text
 from attnbook.figures.grid import cell_look
 from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
@@ -148,8 +148,7 @@ def permuted(
             ("Each place adds its own numbers to X",
              f"With positions, {own} of {total // n} numbers of {whose} change"),
         )[added][place > 0]  # fmt: skip
-        body += text(6, 17, title, text_anchor="start", font_size=15, font_weight="600",
-                     data_part="title")  # fmt: skip
+        body += headline(6, 17, title, "title")
         told = "with positions added" if added else "no positions"
         rows = [
             (options[place], told, names[t], ", ".join(shown[0][t][j] for j in order),

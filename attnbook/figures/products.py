@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, line, rect, tag, text
+from attnbook.figures.drawing import WIDEST, Array, headline, line, rect, tag, text
 from attnbook.figures.grid import cell_look, cells
 from attnbook.figures.labels import START, checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
@@ -212,7 +212,7 @@ def product(
         act = f"Row {rows[i]} meets column {columns[j]}"
         if added:
             act = f"Row {rows[i]} × column {columns[j]}, added up: {shown_c[i][j]}"
-        shown += text(8, 17, act, font_size=15, font_weight="600", data_part="act", **START)
+        shown += headline(8, 17, act, "act")
         whose = _whose(first, second, result, rows[i], columns[j])
         shown += text(8, 38, whose, fill=result.meaning() or "muted", data_part="whose", **START)
         told = f"Row {rows[i]} of {first.name} meets column {columns[j]} of {second.name}"

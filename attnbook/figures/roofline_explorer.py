@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil, floor, log, log10
 
-from attnbook.figures.drawing import axis_title, line, number, tag, text
+from attnbook.figures.drawing import axis_title, headline, line, number, tag, text
 from attnbook.figures.labels import HALO
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -72,9 +72,8 @@ def roofline_explorer(
     def draw(place: int) -> Frame:
         block = f"{blocks[place]:,}"
         body = [
-            text(LEFT, 18, f"blocks of {block} queries", text_anchor="start", font_weight="600",
-                 font_size=15, data_part="block"),
-        ]  # fmt: skip
+            headline(LEFT, 18, f"blocks of {block} queries", "block"),
+        ]
         said, row = [], [block]
         for index, (name, found) in enumerate(series.items()):
             intensity, y = found[place], FOOT + 62 + ROW * index

@@ -16,6 +16,7 @@ from attnbook.figures.drawing import (
     Array,
     Drawing,
     axis_title,
+    headline,
     line,
     number,
     rect,
@@ -285,11 +286,8 @@ def scaling_explorer(
             if rule == "sqrt(d_k)" and place >= settled:
                 verdict += f" from {d_ks[settled]} on"
             body.append(_panel(panel, title, LOOKS[rule], weights, leader, verdict))
-        headline = (
-            f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
-        )
-        body.append(text(4, 16, headline, text_anchor="start", font_weight="600", font_size=15,
-                         data_part="headline"))  # fmt: skip
+        title = f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
+        body.append(headline(4, 16, title, "headline"))
         means = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws).values()
         told = (
             f"dₖ = {d_k}, the scores spread by about ±{root:.3g}; largest weight "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnbook.figures.context import leaning
-from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, rect, tag, text
 from attnbook.figures.first_screen import ENDS, asked
 from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
@@ -140,8 +140,7 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
         title, more = _headline(way, right, less, int((moved > 0).sum()), len(found))
         dash = MIDDLE + UNIT * own
         body = "".join([
-            text(4, 17, title, text_anchor="start", font_weight="600", font_size=15,
-                 data_part="title"),
+            headline(4, 17, title, "title"),
             axis_title(4, 36, more, text_anchor="start", data_part="more"),
             text(MIDDLE - 6, TOP + 4, "← money", text_anchor="end", font_weight="600",
                  font_size=13),

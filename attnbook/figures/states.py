@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, line, number, tag, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, number, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -63,9 +63,8 @@ def recall_explorer(
     def draw(place: int) -> Frame:
         n = counts[place]
         body = [
-            text(LEFT, 18, f"{n} pairs written", font_weight="600", font_size=15,
-                 data_part="pairs", **START),
-        ]  # fmt: skip
+            headline(LEFT, 18, f"{n} pairs written", "pairs"),
+        ]
         shown, said = [], []
         for index, (name, rows) in enumerate(means.items()):
             look, dash, width = LOOKS[index]

@@ -8,7 +8,7 @@ from math import atan2, degrees, hypot
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
 from attnbook.figures.labels import decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.vectors import Point
@@ -280,8 +280,7 @@ def attention_stepper(
         told = STEPS[step][1].format(decimal(lengths[t]))
         title = f"{step + 1}. {told[0].upper()}{told[1:]}"
         body = [
-            text(LEFT, 17, title, text_anchor="start", font_size=15, font_weight="600",
-                 data_part="step"),
+            headline(LEFT, 17, title, "step"),
             text(LEFT, 41, "token", text_anchor="start", fill="muted", font_size=13),
         ]  # fmt: skip
         for j, token in enumerate(tokens):

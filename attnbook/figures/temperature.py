@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook import experiments
-from attnbook.figures.drawing import Array, axis_title, line, rect, text
+from attnbook.figures.drawing import Array, axis_title, headline, line, rect, text
 from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
@@ -37,8 +37,7 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame
     even, keys = FOOT - TALL / len(scores), f"{effective_keys(weights):.2f}"
     shown = [f"{weight:.2f}" for weight in weights]
     body = [
-        text(LEFT, 24, f"τ = {temperature}", text_anchor="start", font_weight="600", font_size=15,
-             data_part="temperature"),
+        headline(LEFT, 24, f"τ = {temperature}", "temperature"),
         text(WIDTH - 4, 24, f"effective number of keys {keys}",
              text_anchor="end", data_part="keys"),
         line(LEFT, FOOT, WIDTH, FOOT, "muted"),

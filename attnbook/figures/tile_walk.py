@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, number, rect, tag, text
-from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.labels import END, HALO, START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib import masks
 from attnlib.numpy_blockwise import SoftmaxState
@@ -141,8 +141,6 @@ def _hatch(part: Array) -> str:
 def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: str) -> str:
     """Return the drawing of one step."""
     right, bottom = LEFT + n_keys * CELL, TOP + len(step.rows) * CELL
-    start: dict[str, Any] = {"text_anchor": "start"}
-    end: dict[str, Any] = {"text_anchor": "end"}
     body: list[str] = []
     hatch = _hatch(masks.causal(len(step.rows), n_keys))
     body.append(tag("path", d=hatch, stroke="muted", stroke_width=0.8, data_part="masked",
@@ -180,23 +178,23 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
     )  # fmt: skip
     for i, row in enumerate(step.rows):
         y = TOP + (i + 0.5) * CELL
-        body.append(text(LEFT - 6, y + 5, str(i), fill="query", **end))
+        body.append(text(LEFT - 6, y + 5, str(i), fill="query", **END))
         told = f"old ℓ and õ × {step.factors[i]:.2f}" if i in step.factors else ""
         body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=13,
-                         **end))  # fmt: skip
+                         **END))  # fmt: skip
         for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
-            look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | end
+            look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | END
             body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
     for c, (name, shade) in enumerate(COLUMNS.items(), start=1):
         body.append(
-            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=13, **end)
+            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=13, **END)
         )
-        body.append(text(right + c * COLUMN, TOP - 9, name, fill=shade, **end))
+        body.append(text(right + c * COLUMN, TOP - 9, name, fill=shade, **END))
     body += [text(LEFT + (j + 0.5) * CELL, TOP - 7, str(j), fill="key") for j in range(n_keys)]
     body += [
-        axis_title(LEFT, TOP - 46, "keys and values", fill="key", **start),
+        axis_title(LEFT, TOP - 46, "keys and values", fill="key", **START),
         axis_title(13, (TOP + bottom) / 2, "queries", upright=True, fill="query"),
-        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **start),
+        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **START),
     ]
     # The gauge: a square for every score, and in ink for each that is held.
     size = len(step.rows) * n_keys
@@ -208,7 +206,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         tag("path", d=ruled, stroke="muted", stroke_width=0.8),
     ]
     body.append(text(12 + size * pitch, bottom + 25, note, data_part="note", font_weight="600",
-                     **start))  # fmt: skip
+                     **START))  # fmt: skip
     body += [hit(*_box(tile), f"tile:{n}") for n, tile in enumerate(tiles.values(), start=1)]
     return "".join(body)
 
