@@ -14,14 +14,6 @@ from attnlib.numpy_dense import softmax
 HEIGHT = 44.0
 
 
-def _pair(x: float, y: float, width: float, printed: str, computed: str) -> str:
-    """Return a framed cell of two lines: printed above in plain type, computed below in bold."""
-    look = {"fill_opacity": "0.150", "stroke": "ink", "stroke_width": 2}
-    frame = rect(x + 2, y + 2, width - 4, HEIGHT - 4, "minus", **look)
-    above = text(x + width / 2, y + 18, printed)
-    return frame + above + text(x + width / 2, y + 35, computed, font_weight="700")
-
-
 def _differs(printed: Array, computed: Array, digits: int) -> NDArray[np.bool_]:
     """Return where two tables are more than half a unit of the last printed digit apart."""
     # A hair more than half a unit: the computed number carries rounding noise of its own.
@@ -69,8 +61,13 @@ def _link(
                      text_anchor="end", data_part=f"row-{i}")
             )  # fmt: skip
     bottom = TOP + n * HEIGHT
-    body.append(_pair(LEFT, bottom + 12, 92, "printed", "computed"))
-    body.append(text(LEFT + 102, bottom + 38, "where the two differ", text_anchor="start"))
+    body += [
+        rect(LEFT + 2, bottom + 14, 88, HEIGHT - 4, "minus", fill_opacity="0.150", stroke="ink",
+             stroke_width=2),
+        text(LEFT + 46, bottom + 30, "printed"),
+        text(LEFT + 46, bottom + 47, "computed", font_weight="700"),
+        text(LEFT + 102, bottom + 38, "where the two differ", text_anchor="start"),
+    ]  # fmt: skip
     return "".join(body)
 
 

@@ -203,9 +203,7 @@ def scaling_explorer(
     d_ks: Sequence[int] = SQUARES,
     *,
     start: int = 576,
-    n_keys: int = 8,
     n_draws: int = 1_000,
-    seed: int = 396,
 ) -> MovingDrawing:
     """Return a moving figure: the scores of one query as random walks, and three ways to divide.
 
@@ -216,7 +214,8 @@ def scaling_explorer(
     `experiments.scaling_rules`. Seed 396 is a fair draw: from d_k = 16 on, its largest weights
     differ from the means over draws by less than 0.08 under each divisor (root mean square).
     """
-    walks = experiments.growing_scores(range(1, d_ks[-1] + 1), n_keys=n_keys, seed=seed)
+    walks = experiments.growing_scores(range(1, d_ks[-1] + 1), seed=396)
+    n_keys = walks.shape[1]
     across = (WALK_RIGHT - WALK_LEFT) / d_ks[-1]
     unit = HALF / max(2 * sqrt(d_ks[-1]), 1.02 * float(np.abs(walks).max()))
     leaders = [int(walks[d_k - 1].argmax()) for d_k in d_ks]
@@ -288,7 +287,7 @@ def scaling_explorer(
             body.append(_panel(panel, title, LOOKS[rule], weights, leader, verdict))
         title = f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
         body.append(headline(4, 16, title, "headline"))
-        means = experiments.scaling_rules(d_k, n_keys=n_keys, n_draws=n_draws).values()
+        means = experiments.scaling_rules(d_k, n_draws=n_draws).values()
         told = (
             f"dₖ = {d_k}, the scores spread by about ±{root:.3g}; largest weight "
             + ", ".join(f"{a:.2f} {sign}" for a, sign in zip(largest, signs, strict=True))

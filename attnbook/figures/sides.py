@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attnbook.figures.context import leaning
 from attnbook.figures.drawing import Array, axis_title, headline, line, rect, tag, text
-from attnbook.figures.first_screen import ENDS, asked
+from attnbook.figures.first_screen import ENDS, asked, leaning
 from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
@@ -29,7 +28,7 @@ def three_ways(sentence: str) -> tuple[Array, Array]:
     ((4, 5), [-0.18, 0.1, 0.03, 0.22])
     """
     tokens = sentence.split()
-    x, leans = leaning(tokens, ENDS)
+    x, leans = leaning(tokens)
     asks = tokens.index("bank")
     same, made = softmax(x @ x[asks]), softmax(asked(x) / np.sqrt(2))
     return leans, np.array([np.eye(len(x))[asks], np.full(len(x), 1 / len(x)), same, made])

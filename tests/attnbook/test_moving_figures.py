@@ -17,7 +17,8 @@ import pytest
 from drawings import MOVING, frames, moving, number
 
 from attnbook import figures, words
-from attnbook.figures import context, sides
+from attnbook.figures import sides
+from attnbook.figures.first_screen import MIDDLE, UNIT
 from attnbook.figures.moving import changes, one_line
 from attnlib import masks
 from attnlib.numpy_dense import softmax
@@ -589,7 +590,7 @@ def test_temperature_explorer_shows_the_weights_of_every_temperature() -> None:
 def place_on_beam(parts: dict[str, dict[str, str]], name: str) -> float:
     """Return the lean of what a mark points to, which UNIT and MIDDLE of the drawing make of it."""
     x = parts[f"{name}-mark"]["transform"].removeprefix("translate(").split()[0]
-    return (float(x) - context.MIDDLE) / context.UNIT
+    return (float(x) - MIDDLE) / UNIT
 
 
 def assert_balances(parts: dict[str, dict[str, str]], n_words: int) -> None:
@@ -597,7 +598,7 @@ def assert_balances(parts: dict[str, dict[str, str]], n_words: int) -> None:
     discs = [parts[f"disc-{j}"] for j in range(n_words)]
     loads = np.array([float(disc["r"]) ** 2 for disc in discs])
     x = np.array([float(disc["cx"]) for disc in discs])
-    output = context.MIDDLE + context.UNIT * place_on_beam(parts, "attention")
+    output = MIDDLE + UNIT * place_on_beam(parts, "attention")
     assert abs(loads @ x / loads.sum() - output) < 4
 
 
@@ -654,7 +655,7 @@ def test_first_screen_follows_the_formula_step_by_step() -> None:
         for name, one in results.items():
             assert parts[f"{name}-mark"]["opacity"] == str(int(step == 3))
             lean = (water - money) @ (found[one][1] @ found[one][2] if step == 3 else bank)
-            assert abs(place_on_beam(parts, name) - lean) < 0.6 / context.UNIT
+            assert abs(place_on_beam(parts, name) - lean) < 0.6 / UNIT
         for token, score in zip(sentences[s].split(), scores, strict=True):
             assert abs(score) < 1e-9 or token not in ("bank", "of", "the", "at")
     for s, side in enumerate((1, -1)):  # further to the side of the sentence than equal weights go
