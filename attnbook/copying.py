@@ -95,16 +95,6 @@ def steps(right):
     return 20 * len(right) if right[-1] >= 0.95 else "-"
 
 
-def without_scale(seed, start, rate):  # factors for W_Q and W_K
-    model = begin(seed, 1.0)
-    asking = [W for layer in model.layers for W in (layer.W_Q, layer.W_K)]
-    for W in asking:
-        W.data *= start
-    others = [W for name, W in model.named_parameters() if name[-1] not in "QK"]
-    rates = {"params": asking, "lr": 0.003 * rate}, {"params": others}
-    return model, torch.optim.Adam(rates, 0.003, fused=True)
-
-
 @cache
 def _stored_arrays():
     with (files("attnbook") / "data" / "copying.npz").open("rb") as file, np.load(file) as held:

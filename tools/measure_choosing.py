@@ -13,6 +13,7 @@ so their shares may differ by 0.1.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,13 @@ from attnbook import choosing, copying
 from attnlib import masks
 from tools import ROOT
 from tools.measure_heads import heads
-from tools.measured import in_json, main, numbers_apart
+from tools.measured import in_json, main, numbers_apart, program
 
 STORED = ROOT / "attnbook" / "data" / "choosing.json"
 STEPS = (0, 50, 100, 200)
+PAGE = program("20_choosing_keys", "past", "Indexer", "distance", "teach", "taught")
+taught = PAGE.taught
+Choose = Callable[[Any], Any]  # takes what a layer reads, and returns the keys of each row
 
 
 def frames(seed: int = 2) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
     [model] = copying.stored_models([seed])
     model.requires_grad_(False)
     torch.manual_seed(100 + seed)
-    indexers = [choosing.Indexer(), choosing.Indexer()]
+    indexers = [PAGE.Indexer(), PAGE.Indexer()]
     parameters = [p for indexer in indexers for p in indexer.parameters()]
     adam, rng = torch.optim.Adam(parameters, 0.005, fused=True), np.random.default_rng(100 + seed)
     row = int(np.argmax(copying.p[:, 0] == 8))
@@ -57,7 +61,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
         "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
     }  # fmt: skip
     for before, after in zip((0, *STEPS), STEPS, strict=False):
-        choosing.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
+        PAGE.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
         with torch.no_grad():
             seen = masks.best(indexers[1](X)[0], 2)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
@@ -125,19 +129,78 @@ def shares_apart(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return numbers_apart(old, found, rtol=0, atol=0.1)
 
 
+def any_two(index: Any) -> Any:
+    """Return two keys of each row, whatever the scores."""
+    return choosing.own_two(torch.rand_like(index).masked_fill(~choosing.past, -torch.inf))
+
+
+def last_16(_: Any) -> Any:
+    """Return the last 16 keys of each row, whatever the scores."""
+    return choosing.past & ~choosing.past.tril(-16)
+
+
+def exact(layer: Any) -> Choose:
+    """Return what chooses the two keys with the best scores of a layer."""
+    return lambda X: choosing.own_two(choosing.scores(layer, X))
+
+
+def svd(layer: Any) -> Choose:
+    """Return what chooses by the same scores from 8 numbers, by a singular value decomposition."""
+    left, sizes, right = torch.linalg.svd(layer.W_Q @ layer.W_K.mT)
+    A, B = left[:, :8] * sizes[:8], right[:8].mT
+    past = choosing.past
+    return lambda X: choosing.own_two(((X @ A) @ (X @ B).mT).masked_fill(~past, -torch.inf))
+
+
+class Product(torch.nn.Module):
+    """Scores from keys of 2 numbers, which a product compares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        W = [torch.nn.Parameter(torch.randn(64, 2) / 8) for _ in range(2)]
+        self.W_q, self.W_k = W
+
+    def forward(self, X: Any) -> Any:
+        """Return the scores, (…, T, T)."""
+        products = (X @ self.W_q) @ (X @ self.W_k).mT / 2**0.5
+        return products.masked_fill(~choosing.past, -torch.inf)
+
+
+def short_index() -> Any:
+    """Return an indexer with keys of 2 numbers."""
+    return PAGE.Indexer(d_index=2)
+
+
+# The ways of the table: each takes a model and its seed, and returns what chooses in its layers.
+WAYS: dict[str, Callable[[Any, int], Any]] = {
+    "all keys": lambda model, seed: [choosing.every] * 2,
+    "exact": lambda model, seed: map(exact, model.layers),
+    "last 16": lambda model, seed: [last_16] * 2,
+    "SVD": lambda model, seed: map(svd, model.layers),
+    "none": lambda model, seed: taught(model, seed),
+    "all": lambda model, seed: taught(model, seed, choosing.every),
+    "own": lambda model, seed: taught(model, seed, choosing.own_two),
+    "any": lambda model, seed: taught(model, seed, any_two),
+    "all, 50": lambda model, seed: taught(model, seed, choosing.every, 50),
+    "own, 50": lambda model, seed: taught(model, seed, choosing.own_two, 50),
+    "index": lambda model, seed: taught(model, seed, choosing.every, kind=short_index),
+    "product": lambda model, seed: taught(model, seed, choosing.every, kind=Product),
+}
+
+
 def shares(way: str) -> list[float]:
     """Return the shares of right guesses of ten models whose keys are chosen in this way."""
     found = []
     for seed, model in enumerate(copying.stored_models()):
         model.requires_grad_(False)
-        found.append(round(choosing.share_right(model, choosing.WAYS[way](model, seed)), 4))
+        found.append(round(choosing.share_right(model, WAYS[way](model, seed)), 4))
     return found
 
 
 TABLES = {
     "frames": in_json(STORED, "frames", {"": frames}, shares_apart),
     "minilm": in_json(STORED, "minilm", {"": minilm}, numbers_apart),
-    "table": in_json(STORED, "table", {way: partial(shares, way) for way in choosing.WAYS}),
+    "table": in_json(STORED, "table", {way: partial(shares, way) for way in WAYS}),
 }
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from attnbook import copying
 from tools import ROOT
-from tools.measured import Table, in_json, main, means_apart, when
+from tools.measured import Table, in_json, main, means_apart, program, when
 
 DATA = ROOT / "attnbook" / "data"
 SEEDS = range(10)
 SCALE = 1 / 8
+without_scale = program("17_scale", "without_scale").without_scale
 MOST = 15  # numbers of a curve, of 20 steps each
 Curve = list[float]
 
@@ -56,7 +57,7 @@ def way(name: str) -> list[Curve]:
         if name == "1/d_k":
             model, adam = copying.begin(seed, 1 / 64), None
         else:
-            model, adam = copying.without_scale(seed, *factors[name])
+            model, adam = without_scale(seed, *factors[name])
         curves.append(np.round(copying.train(model, seed, adam=adam), 5).tolist())
     return curves
 

@@ -18,10 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnbook import copying, learning
+from attnbook import copying
 from tools import ROOT
-from tools.measured import Table, in_json, main
+from tools.measured import Table, in_json, main, program
 
+SUMS = program(
+    "21_learning", "Sum", "begin_sum", "skipping", "texts", "follows", "named", "softmax", "signed",
+    "divided", "KINDS", "Weighted", "begin_with", "learn",
+)  # fmt: skip
+STATES = program("21_hybrids", "written", "Small")
 STORED = ROOT / "attnbook" / "data" / "learning.json"
 SEEDS = range(10)
 Layer = Callable[[], torch.nn.Module]
@@ -30,7 +35,7 @@ Row = Callable[[], Any]
 
 def trained(layers: Sequence[Layer], draw: Callable[..., Any], at: list[int]) -> Any:
     """Return the three shares of a model at these steps, for each seed."""
-    rows = [learning.learn(learning.begin_with(seed, layers), draw, at, seed) for seed in SEEDS]
+    rows = [SUMS.learn(SUMS.begin_with(seed, layers), draw, at, seed) for seed in SEEDS]
     return np.round(rows, 3).tolist()
 
 
@@ -42,21 +47,21 @@ def table(name: str, at: list[int], models: dict[str, tuple[list[Layer], Any]]) 
 
 def alike(kind: str, n: int) -> list[Layer]:
     """Return n layers with weights of a kind."""
-    return [partial(learning.Weighted, kind) for _ in range(n)]
+    return [partial(SUMS.Weighted, kind) for _ in range(n)]
 
 
 def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
     """Return the name, the layers, and the texts of a model with layers of both kinds."""
-    layers: list[Layer] = [partial(learning.Small, d_k, name) for name in names]
-    return f"{d_k}: {', '.join(names)}", (layers, learning.skipping)
+    layers: list[Layer] = [partial(STATES.Small, d_k, name) for name in names]
+    return f"{d_k}: {', '.join(names)}", (layers, SUMS.skipping)
 
 
 def sums() -> list[list[float]]:
     """Return the three shares of ten sums that are trained as in chapter 17."""
     rows = []
     for seed in SEEDS:
-        model = learning.begin_sum(seed)
-        rows.append([copying.train(model, seed)[-1], *learning.named(model)])
+        model = SUMS.begin_sum(seed)
+        rows.append([copying.train(model, seed)[-1], *SUMS.named(model)])
     return [[round(float(share), 4) for share in row] for row in rows]
 
 
@@ -64,9 +69,9 @@ NUMBERS = {1: "one layer", 2: "two layers"}
 KINDS = {
     f"{number}, {kind}": (alike(kind, n), copying.repeats)
     for n, number in NUMBERS.items()
-    for kind in learning.KINDS
+    for kind in SUMS.KINDS
 }
-SKIPS = {kind: (alike(kind, 2), learning.skipping) for kind in ("sum", "softmax")}
+SKIPS = {kind: (alike(kind, 2), SUMS.skipping) for kind in ("sum", "softmax")}
 PAIRS = [(one, other) for one in ("state", "softmax") for other in ("state", "softmax")]
 HYBRIDS = dict(
     [hybrid(4, pair) for pair in [*PAIRS, ("softmax", "sum")]] + [hybrid(8, pair) for pair in PAIRS]

@@ -19,17 +19,22 @@ from one trained model without training is compared number by number.
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime
 import json
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+
+from tools import ROOT
+from tools.notebooks import read as read_notebook
 
 SLACK, ERRORS = 0.02, 4
 
@@ -91,6 +96,28 @@ def _leaves(found: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(found[key], f"{name}/{key}".strip("/"))
     else:
         yield name, np.atleast_1d(np.asarray(found, dtype=float))
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+
+def program(page: str, *names: str) -> Any:
+    """Return what a page defines under these names, and what it imports.
+
+    So the numbers are measured with the functions that the page shows.
+    """
+    found: dict[str, Any] = {}
+    for cell in read_notebook(ROOT / "chapters" / f"{page}.ipynb")["cells"]:
+        if cell["cell_type"] != "code" or "set-up" in cell["metadata"].get("tags", ()):
+            continue
+        for node in ast.parse(cell["source"]).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            bound = {name.id for x in targets for name in ast.walk(x) if isinstance(name, ast.Name)}
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound = {node.name}
+            if bound & set(names) or isinstance(node, ast.Import | ast.ImportFrom):
+                exec(compile(ast.Module([node], []), page, "exec"), found)
+    return SimpleNamespace(**found)
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""`attnbook.choosing` is the program of chapter 20, and what is stored belongs together."""
+"""What is stored of chapter 20 is what its program gives, and belongs together."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,8 @@ import pytest
 import torch
 
 from attnbook import choosing, copying
-from tools import ROOT
-from tools.notebooks import read
-
-
-@pytest.mark.parametrize("name", ["Indexer", "distance", "teach", "taught"])
-def test_the_function_is_that_of_the_chapter(name: str) -> None:
-    cells = read(ROOT / "chapters" / "20_choosing_keys.ipynb")["cells"]
-    source = inspect.getsource(getattr(choosing, name)).strip()
-    assert sum(source in cell["source"] for cell in cells) == 1
+from tools import measure_choosing
+from tools.measure_choosing import PAGE, WAYS, Product, any_two, short_index
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +22,14 @@ def model() -> copying.Model:
 
 @pytest.mark.parametrize("way", ["all keys", "exact", "last 16", "SVD", "none"])
 def test_what_needs_no_teaching_is_stored_as_it_is_computed(way: str, model: copying.Model) -> None:
-    found = choosing.share_right(model, choosing.WAYS[way](model, 0))
+    found = choosing.share_right(model, WAYS[way](model, 0))
     assert abs(found - choosing.table()[way][0]) < 0.005
 
 
 @pytest.mark.parametrize("way", ["all, 50", "own, 50"])
 def test_a_short_teaching_is_stored_as_it_is_run(way: str, model: copying.Model) -> None:
     """The last digits depend on the computer, so the share of right guesses may differ a little."""
-    found = choosing.share_right(model, choosing.WAYS[way](model, 0))
+    found = choosing.share_right(model, WAYS[way](model, 0))
     assert abs(found - choosing.table()[way][0]) < 0.1
 
 
@@ -49,11 +41,11 @@ def test_each_way_teaches_what_its_name_says(
     def taught(model: copying.Model, seed: int, shown: Any = None, *more: Any, **kind: Any) -> None:
         asked.append((shown, more, kind))
 
-    monkeypatch.setattr(choosing, "taught", taught)
-    for way in list(choosing.WAYS)[4:]:
-        choosing.WAYS[way](model, 0)
-    every, own, any_two = choosing.every, choosing.own_two, choosing.any_two
-    kinds = [{"kind": kind} for kind in (choosing.short_index, choosing.Product)]
+    monkeypatch.setattr(measure_choosing, "taught", taught)
+    for way in list(WAYS)[4:]:
+        WAYS[way](model, 0)
+    every, own = choosing.every, choosing.own_two
+    kinds = [{"kind": kind} for kind in (short_index, Product)]
     assert asked[:4] == [(shown, (), {}) for shown in (None, every, own, any_two)]
     assert asked[4:] == [
         *((shown, (50,), {}) for shown in (every, own)),
@@ -61,9 +53,9 @@ def test_each_way_teaches_what_its_name_says(
     ]
 
 
-@pytest.mark.parametrize("kind", [choosing.short_index, choosing.Product])
+@pytest.mark.parametrize("kind", [short_index, Product])
 def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> None:
-    choose = choosing.taught(model, 0, choosing.any_two, 2, kind)
+    choose = PAGE.taught(model, 0, any_two, 2, kind)
     X = model.enter(copying.kept[:5, :-1])
     for seen in choose:
         assert not seen(X).triu(1).any()
@@ -73,7 +65,7 @@ def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> N
 
 def test_the_table_has_a_row_for_each_seed(capsys: pytest.CaptureFixture[str]) -> None:
     table = choosing.table()
-    assert list(table) == list(choosing.WAYS) and {len(row) for row in table.values()} == {10}
+    assert list(table) == list(WAYS) and {len(row) for row in table.values()} == {10}
     choosing.show(table)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 13

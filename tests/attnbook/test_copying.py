@@ -10,7 +10,7 @@ import torch
 
 from attnbook import copying
 from tools import ROOT
-from tools.measure_copying import ends
+from tools.measure_copying import ends, without_scale
 from tools.notebooks import read
 
 NAMES = ["repeats", "Attention", "Model", "share_right", "go_on", "train", "begin", "steps"]
@@ -20,12 +20,6 @@ NAMES = ["repeats", "Attention", "Model", "share_right", "go_on", "train", "begi
 def test_the_function_is_that_of_the_chapter(name: str) -> None:
     cells = read(ROOT / "chapters" / "17_training.ipynb")["cells"]
     source = inspect.getsource(getattr(copying, name)).strip()
-    assert sum(source in cell["source"] for cell in cells) == 1
-
-
-def test_the_function_is_that_of_the_page_on_the_scale() -> None:
-    cells = read(ROOT / "chapters" / "17_scale.ipynb")["cells"]
-    source = inspect.getsource(copying.without_scale).strip()
     assert sum(source in cell["source"] for cell in cells) == 1
 
 
@@ -67,7 +61,7 @@ def test_a_short_training_is_stored_as_it_is_run() -> None:
 
 @pytest.mark.parametrize(("way", "factors"), [("none", (1, 1)), ("start", (8**-0.5, 1))])
 def test_a_short_training_without_the_scale_too(way: str, factors: tuple[float, float]) -> None:
-    model, adam = copying.without_scale(0, *factors)
+    model, adam = without_scale(0, *factors)
     rng = np.random.default_rng(0)
     for share in copying.stored_ways()[way][0][:3]:
         copying.go_on(model, adam, rng)

@@ -1,4 +1,4 @@
-"""`attnbook.learning` is the program of chapter 21 and a page below it, and its numbers fit."""
+"""What is stored of two pages below chapter 21 is what their programs give."""
 
 from __future__ import annotations
 
@@ -9,42 +9,21 @@ import pytest
 import torch
 
 from attnbook import learning
+from attnbook.copying import repeats
 from tools import ROOT
+from tools.measure_learning import STATES, SUMS
 from tools.notebooks import read
 
-PLACES = {
-    "21_learning": [
-        "Sum",
-        "begin_sum",
-        "skipping",
-        "named",
-        "softmax",
-        "signed",
-        "divided",
-        "Weighted",
-        "begin_with",
-        "learn",
-    ],
-    "21_hybrids": ["Small", "written"],
-}
 
-
-@pytest.mark.parametrize(("page", "name"), [(p, name) for p in PLACES for name in PLACES[p]])
-def test_the_function_is_that_of_the_page(page: str, name: str) -> None:
-    cells = read(ROOT / "chapters" / f"{page}.ipynb")["cells"]
-    source = inspect.getsource(getattr(learning, name)).strip()
+def test_the_softmax_that_one_page_takes_from_the_other() -> None:
+    cells = read(ROOT / "chapters" / "21_learning.ipynb")["cells"]
+    source = inspect.getsource(learning.softmax).strip()
     assert sum(source in cell["source"] for cell in cells) == 1
 
 
-def test_the_kinds_are_those_of_the_page() -> None:
-    cells = read(ROOT / "chapters" / "21_learning.ipynb")["cells"]
-    [cell] = [cell["source"] for cell in cells if cell["source"].startswith("KINDS = {")]
-    assert cell in inspect.getsource(learning)
-
-
-@pytest.mark.parametrize("kind", learning.KINDS)
+@pytest.mark.parametrize("kind", SUMS.KINDS)
 def test_no_kind_sees_the_future(kind: str) -> None:
-    weights = learning.KINDS[kind](torch.randn(2, 7, 7))
+    weights = SUMS.KINDS[kind](torch.randn(2, 7, 7))
     assert weights.triu(1).count_nonzero() == 0 and weights.isfinite().all()
     assert (weights < 0).any() == ("sum" in kind or "signed" in kind)
 
@@ -52,7 +31,7 @@ def test_no_kind_sees_the_future(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["state", "softmax", "sum"])
 def test_no_small_layer_sees_the_future(kind: str) -> None:
     torch.manual_seed(0)
-    layer, X = learning.Small(4, kind), torch.randn(1, 7, 64)
+    layer, X = STATES.Small(4, kind), torch.randn(1, 7, 64)
     other = torch.cat([X[:, :4], torch.randn(1, 3, 64)], dim=1)
     one, two = (layer(x, x, x) for x in (X, other))
     assert torch.allclose(one[:, :4], two[:, :4], atol=1e-5)
@@ -71,8 +50,8 @@ def test_what_is_stored_has_three_shares_of_ten_seeds(what: str) -> None:
 def test_a_short_training_is_stored_as_it_is_run() -> None:
     """The last digits depend on the computer, so the share of right guesses may differ a little."""
     at, found = learning.measured("kinds")
-    model = learning.begin_with(0, [lambda: learning.Weighted("sum")])
-    [again] = learning.learn(model, learning.repeats, at[:1])
+    model = SUMS.begin_with(0, [lambda: SUMS.Weighted("sum")])
+    [again] = SUMS.learn(model, repeats, at[:1])
     assert np.abs(np.array(again) - found["one layer, sum"][0, 0]).max() < 0.1
 
 
@@ -83,15 +62,15 @@ def test_the_stored_sums_copy_and_share_their_guesses_after_a_skip() -> None:
 
 
 def test_a_sum_is_a_kind_of_weights_with_its_own_scale() -> None:
-    [layer, _] = learning.begin_sum(0).layers
+    [layer, _] = SUMS.begin_sum(0).layers
     Q, K = torch.randn(2, 5, 64)
     scores = (Q @ layer.W_Q) @ (K @ layer.W_K).mT / 8
-    assert torch.allclose(layer.weights(Q, K), learning.KINDS["sum"](scores), atol=1e-6)
+    assert torch.allclose(layer.weights(Q, K), SUMS.KINDS["sum"](scores), atol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_short_training_of_both_kinds_is_stored_as_it_is_run() -> None:
     at, found = learning.measured("hybrids")
-    layers = [lambda: learning.Small(4, "state"), lambda: learning.Small(4, "softmax")]
-    [again] = learning.learn(learning.begin_with(0, layers), learning.skipping, at[:1])
+    layers = [lambda: STATES.Small(4, "state"), lambda: STATES.Small(4, "softmax")]
+    [again] = SUMS.learn(SUMS.begin_with(0, layers), SUMS.skipping, at[:1])
     assert np.abs(np.array(again) - found["4: state, softmax"][0, 0]).max() < 0.1
