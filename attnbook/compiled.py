@@ -164,7 +164,7 @@ def source_of(kernel: Any) -> str:
 
 def code_of(
     kernel: Callable[..., Any], arguments: Mapping[str, Any], *, architecture: int = 90,
-    warps: int = 4, stages: int = 2,
+    warps: int = 4,
 ) -> Code:  # fmt: skip
     """Return what a kernel is made of, compiled in a process of its own.
 
@@ -175,10 +175,9 @@ def code_of(
             are multiples of 16 as known to be such.
         architecture: What to compile for, as a number: 75, 80, 90.
         warps: Warps of a program, 32 threads each.
-        stages: Tiles on their way at a time.
     """
     call = {"kernel": kernel.__name__, "arguments": dict(arguments), "architecture": architecture}
-    call |= {"num_warps": warps, "num_stages": stages}
+    call |= {"num_warps": warps, "num_stages": 2}
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernel_of_a_page.py").write_text(source_of(kernel), "utf-8")

@@ -26,7 +26,6 @@ class Running(NamedTuple):
 class PublishedIdentity(NamedTuple):
     """The example of "Self-Attention Computation Process", as printed, errors included."""
 
-    title: str
     X: Array
     W_Q: Array
     W_K: Array
@@ -39,7 +38,6 @@ class PublishedIdentity(NamedTuple):
 class PublishedTorchSession(NamedTuple):
     """The torch session of "Self-Attention", as printed; q = k = v = x."""
 
-    title: str
     x: Array
     inner: Array  # x xᵀ / √3
     sfm: Array  # softmax of inner along its rows
@@ -93,7 +91,6 @@ def published_identity() -> PublishedIdentity:
     (1.27, 1.48)
     """
     return PublishedIdentity(
-        title="Self-Attention Computation Process",
         X=np.array(
             [[1.0, 0.5, 0.2], [0.8, 1.2, 0.3], [0.6, 0.9, 1.1], [1.1, 0.4, 0.7], [0.9, 0.7, 0.8]]
         ),
@@ -138,7 +135,6 @@ def published_torch_session() -> PublishedTorchSession:
     True
     """
     return PublishedTorchSession(
-        title="Self-Attention",
         x=np.array(
             [
                 [0.5245, 1.0470, -1.6467],

@@ -80,7 +80,7 @@ INDEXED: dict[str, dict[str, Any]] = {
 
 
 def attention_modules(
-    family: str, n_tokens: int = 32, *, std: float = 0.3, seed: int = 18
+    family: str, n_tokens: int = 32, *, seed: int = 18
 ) -> list[tuple[torch.nn.Module, dict[str, Any]]]:
     """Return the attention module of each layer of a small model, with the arguments it was given.
 
@@ -91,7 +91,6 @@ def attention_modules(
     Args:
         family: one of `SETTINGS` or `INDEXED`, named as transformers names its folders.
         n_tokens: T, in each of two sequences.
-        std: the standard deviation of the weights.
         seed: of the weights and the tokens.
 
     Example:
@@ -109,7 +108,7 @@ def attention_modules(
 
     for layer in model.layers:
         for weight in layer.self_attn.parameters():
-            torch.nn.init.normal_(weight, std=std, generator=generator)
+            torch.nn.init.normal_(weight, std=0.3, generator=generator)
         layer.self_attn.register_forward_pre_hook(listen, with_kwargs=True)
     tokens = torch.randn(2, n_tokens, _SMALL["hidden_size"], generator=generator)
     with torch.no_grad():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attnbook.figures.drawing import axis_title, rect, tag, text
-from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 LOOPS = ("queries outside", "queries outside, causal", "keys outside", "keys outside, causal")
-TILE, GAP = 68.0, 10.0
+BLOCKS, TILE, GAP = 3, 68.0, 10.0
 WIDE, NARROW, TALL = 104.0, 66.0, 42.0  # the boxes around the tiles
 LEFT, TOP = 28 + WIDE + 2 * GAP, 62 + TALL + 2 * GAP
 DIGITS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -29,15 +29,15 @@ class Step(NamedTuple):
         return self.at in self.done
 
 
-def _tiles(n_blocks: int, loop: str) -> list[Place]:
+def _tiles(loop: str) -> list[Place]:
     """Return all tiles, in the order of the loop."""
-    blocks = range(n_blocks)
+    blocks = range(BLOCKS)
     if loop.startswith("keys"):
         return [(i, j) for j in blocks for i in blocks]
     return [(i, j) for i in blocks for j in blocks]
 
 
-def _walk(n_blocks: int, loop: str) -> list[Step]:
+def _walk(loop: str) -> list[Step]:
     """Return every step: the start, each tile, and the end.
 
     What belongs to the outer block is read once, and its sums are written once, after its last
@@ -46,7 +46,7 @@ def _walk(n_blocks: int, loop: str) -> list[Step]:
     """
     keys_outside, causal = loop.startswith("keys"), loop.endswith("causal")
     sums = (1, 2)  # a block of queries has the sum dQ, one of keys dK and dV; both have two inputs
-    tiles = _tiles(n_blocks, loop)
+    tiles = _tiles(loop)
     visited = [(i, j) for i, j in tiles if not (causal and j > i)]
     steps = [Step(None, frozenset(), frozenset(), 0, 0)]
     outer, inner = (1, 0) if keys_outside else (0, 1)
@@ -127,26 +127,26 @@ def _mark(x: float, y: float, kind: str) -> str:
                stroke_width=2)  # fmt: skip
 
 
-def _elements(n_blocks: int, loop: str, step: Step, title: str, notes: list[str], most: int) -> str:
+def _elements(loop: str, step: Step, title: str, notes: list[str], most: int) -> str:
     """Return the drawing of one step; the bar of the blocks that were moved ends at the most."""
-    right, bottom = LEFT + n_blocks * TILE, TOP + n_blocks * TILE
+    right, bottom = LEFT + BLOCKS * TILE, TOP + BLOCKS * TILE
     causal, at_work = loop.endswith("causal"), step.works()
     body = [
         text(4, 18, title, data_part="title", font_size=14, text_anchor="start"),
         axis_title((LEFT + right) / 2, 48, "block of keys"),
         axis_title(14, (TOP + bottom) / 2, "block of queries", upright=True),
     ]
-    for j in range(n_blocks):
+    for j in range(BLOCKS):
         x, above = LEFT + j * TILE + 2, TOP - TALL - GAP
-        done = _progress(step, 1, j, n_blocks - j if causal else n_blocks)
+        done = _progress(step, 1, j, BLOCKS - j if causal else BLOCKS)
         body.append(_box(x, above, TILE - 4, _name(j, "K V"), f"key-{j}", 0, ""))
         body.append(_box(x, bottom + GAP, TILE - 4, _name(j, "dK dV"), f"to-key-{j}", *done))
-    for i in range(n_blocks):
+    for i in range(BLOCKS):
         y = TOP + i * TILE + (TILE - TALL) / 2
-        done = _progress(step, 0, i, i + 1 if causal else n_blocks)
+        done = _progress(step, 0, i, i + 1 if causal else BLOCKS)
         body.append(_box(28, y, WIDE, _name(i, "Q G L D"), f"query-{i}", 0, ""))
         body.append(_box(right + 2 * GAP, y, NARROW, _name(i, "dQ"), f"to-query-{i}", *done))
-    for i, j in _tiles(n_blocks, LOOPS[0]):
+    for i, j in _tiles(LOOPS[0]):
         x, y = LEFT + j * TILE, TOP + i * TILE
         body.append(rect(x + 1, y + 1, TILE - 2, TILE - 2, stroke="grid"))
         for kind, places in (("done", step.done), ("skip", step.skipped)):
@@ -154,7 +154,7 @@ def _elements(n_blocks: int, loop: str, step: Step, title: str, notes: list[str]
             mark = _mark(x + TILE / 2, y + TILE / 2, kind)
             body.append(tag("g", mark, data_part=f"{kind}-{i}-{j}", opacity=shown))
     # What is in fast memory: thick frames that move from block to block with the tile.
-    row, column = step.at or ((0, 0) if not step.done else (n_blocks - 1, n_blocks - 1))
+    row, column = step.at or ((0, 0) if not step.done else (BLOCKS - 1, BLOCKS - 1))
     x, y = LEFT + column * TILE, TOP + row * TILE
     middle = y + (TILE - TALL) / 2
     frames = {
@@ -187,17 +187,14 @@ def _elements(n_blocks: int, loop: str, step: Step, title: str, notes: list[str]
         rect(4 + read, end, written, 12, "ink", data_part="written"),
     ]
     # A click on a tile goes to its step, which is another one where the keys are outside.
-    order = _tiles(n_blocks, loop)
-    for i, j in _tiles(n_blocks, LOOPS[0]):
-        body.append(
-            rect(LEFT + j * TILE, TOP + i * TILE, TILE, TILE, "ink", fill_opacity="0",
-                 class_="attn-hit", data_pick=f"tile:{order.index((i, j)) + 1}",
-                 data_part=f"hit-{i}-{j}")
-        )  # fmt: skip
+    order = _tiles(loop)
+    for i, j in _tiles(LOOPS[0]):
+        x, y, step_of = LEFT + j * TILE, TOP + i * TILE, order.index((i, j)) + 1
+        body.append(hit(x, y, TILE, TILE, f"tile:{step_of}", data_part=f"hit-{i}-{j}"))
     return "".join(body)
 
 
-def backward_walk(n_blocks: int = 3) -> MovingDrawing:
+def backward_walk() -> MovingDrawing:
     """Return a moving figure: the backward tile by tile, and what fast memory holds meanwhile.
 
     One list picks the loop: blocks of queries outside or blocks of keys outside, with or without a
@@ -206,8 +203,8 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
     counts the blocks that were read from slow memory (grey) and written to it (dark), and is full
     at the end of the longest walk.
     """
-    n_tiles = n_blocks**2
-    walks = [_walk(n_blocks, loop) for loop in LOOPS]
+    n_tiles = BLOCKS**2
+    walks = [_walk(loop) for loop in LOOPS]
     most = max(walk[-1].read + walk[-1].written for walk in walks)
 
     def draw(which: int, place: int) -> Frame:
@@ -219,7 +216,7 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
             kept = [note.split(": ")[1] for note in notes[:2]] if step.works() else ["skipped"] * 2
             places = (str(place), *map(str, step.at))
             rows = [(loop, *places, *kept, str(step.read), str(step.written))]
-        return Frame(_elements(n_blocks, loop, step, title, notes, most), told, rows)
+        return Frame(_elements(loop, step, title, notes, most), told, rows)
 
     options = ("start", *(str(number) for number in range(1, n_tiles + 1)), "end")
     return moving(
@@ -228,8 +225,8 @@ def backward_walk(n_blocks: int = 3) -> MovingDrawing:
             Control("loop", "loop", LOOPS, kind="choice"),
             Control("tile", "tile", options, start=n_tiles // 2 + 1, pace=1.2),
         ],
-        LEFT + n_blocks * TILE + 2 * GAP + NARROW + 6,
-        TOP + n_blocks * TILE + GAP + TALL + 24 + 3 * 19 + 10,
+        LEFT + BLOCKS * TILE + 2 * GAP + NARROW + 6,
+        TOP + BLOCKS * TILE + GAP + TALL + 24 + 3 * 19 + 10,
         columns=(
             "loop", "tile", "queries", "keys", "held for the block outside",
             "held for the tile", "blocks read", "blocks written",

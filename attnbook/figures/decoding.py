@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import END, START
-from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
 CELL, LEFT, TOP = 28.0, 46.0, 128.0
 SLOTS = 62.0  # where the row of keys and values stands
@@ -150,8 +150,8 @@ def _elements(
         body.append(text(column + CELL + 10, y + 19, words, **START))
     body.append(text(4, bottom + 26, note, data_part="note", **START))
     body += [
-        rect(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, "ink", fill_opacity="0",
-             class_="attn-hit", data_drag=f"step:{place}", data_part=f"hit-{i}")
+        hit(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, f"step:{place}", drag=True,
+            data_part=f"hit-{i}")
         for i, place in enumerate(asks)
     ]  # fmt: skip
     return "".join(body)

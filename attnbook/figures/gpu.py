@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ def roofline(
     if not 1 <= len(points) <= len(LOOKS):
         raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")
     balance = peak / bandwidth
-    ends = _powers([*points.values(), balance])
+    first, last = (np.log(end([*points.values(), balance])) / np.log(4) for end in (min, max))
+    ends = [4**power for power in range(max(int(first), 0), int(np.ceil(last)) + 1)]
     with canvas(4.2) as (figure, [axes]):
         roof = np.array([ends[0], balance, ends[-1]])
         heights = np.minimum(peak, roof * bandwidth) / 1e12
@@ -74,9 +75,3 @@ def roofline(
             f"flat from there{further}. {places}."
         )
         return Drawing.from_matplotlib(figure, alt)
-
-
-def _powers(values: Sequence[float]) -> list[int]:
-    """Return the powers of 4, from 1 on, that enclose some numbers."""
-    first, last = np.log(min(values)) / np.log(4), np.log(max(values)) / np.log(4)
-    return [4**power for power in range(max(int(first), 0), int(np.ceil(last)) + 1)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
 from attnbook.figures.labels import HALO
-from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
 LEFT, RIGHT, TOP, FOOT = 62.0, 436.0, 34.0, 234.0
 WIDTH = 440.0
@@ -99,11 +98,8 @@ def bytes_explorer(
                 stroke_dasharray=dash)
         )  # fmt: skip
 
-    edges = [LEFT, *(across[1:] + across[:-1]) / 2, RIGHT]
-    strips = [
-        hit(left, TOP, right - left, FOOT - TOP, f"tokens:{place}", drag=True)
-        for place, (left, right) in enumerate(pairwise(edges))
-    ]
+    middles = (across[1:] + across[:-1]) / 2
+    hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "tokens")
 
     def draw(place: int) -> Frame:
         x, length = across[place], f"{lengths[place]:,} tokens"
@@ -139,7 +135,7 @@ def bytes_explorer(
             shown += [size, verdict] if limits else [size]
             said.append(f"{name} {size}" + f", {verdict}" * bool(limits))
         told = f"{length}: {'; '.join(said)}."
-        return Frame("".join([*still, *body, *strips]), told, [(f"{lengths[place]:,}", *shown)])
+        return Frame("".join([*still, *body, *hits]), told, [(f"{lengths[place]:,}", *shown)])
 
     columns = [words for name in series for words in (name, f"{name}: fits")[: 1 + bool(limits)]]
     options = tuple(f"{n:,}" for n in lengths)

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, rect, tag, text
 from attnbook.figures.labels import START
-from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnlib import masks
 
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
@@ -96,8 +96,8 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
         text(4, bottom + 46, empty, data_part="empty", font_size=14, **START),
     ]
     body += [
-        rect(LEFT + j * CELL, TOP, CELL, n_queries * CELL, "ink", fill_opacity="0",
-             class_="attn-hit", data_drag=f"size:{place}", data_part=f"hit-{j}")
+        hit(LEFT + j * CELL, TOP, CELL, n_queries * CELL, f"size:{place}", drag=True,
+            data_part=f"hit-{j}")
         for j, place in enumerate(picks)
     ]  # fmt: skip
     return "".join(body)

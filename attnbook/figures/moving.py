@@ -17,22 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from typing import Literal, NamedTuple
 
 from attnbook.figures.drawing import Drawing, colour, rect
 
 FIRST = ord("]")  # the first of 33 characters that JSON and a page need not escape
-
-
-def script() -> str:
-    """Return the script that all moving figures share."""
-    return (files("attnbook.figures") / "moving.js").read_text(encoding="utf-8")
-
-
-def stylesheet() -> str:
-    """Return the stylesheet that all moving figures share."""
-    return (files("attnbook.figures") / "moving.css").read_text(encoding="utf-8")
 
 
 def one_line(label: str) -> str:
@@ -140,14 +130,25 @@ class Control:
         )
 
 
-def hit(x: float, y: float, width: float, height: float, choice: str, *, drag: bool = False) -> str:
+def hit(
+    x: float, y: float, width: float, height: float, choice: str, *, drag: bool = False, **look: str
+) -> str:
     """Return an unseen rectangle that sets controls: "control:place", several with a space between.
 
     It does so when it is clicked, or, to `drag`, while the pointer is drawn over it. What it does
     can be done with the controls below the drawing too, so it is no stop for the keyboard.
     """
-    way = "data_drag" if drag else "data_pick"
-    return rect(x, y, width, height, "ink", fill_opacity="0", class_="attn-hit", **{way: choice})
+    look = {"data_drag" if drag else "data_pick": choice} | look
+    return rect(x, y, width, height, "ink", fill_opacity="0", class_="attn-hit", **look)
+
+
+def strips(edges: Sequence[float], top: float, foot: float, control: str) -> list[str]:
+    """Return what is unseen between neighbouring edges, over which a slider is dragged."""
+    return [
+        hit(left, top, right - left, foot - top, f"{control}:{place}", drag=True)
+        for place, (left, right) in enumerate(pairwise(edges))
+        if right > left
+    ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,12 +200,16 @@ class MovingDrawing(Drawing):
         }
         # "<" would let a label close the script element.
         stored = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+        stylesheet, script = (
+            (files("attnbook.figures") / f"moving.{kind}").read_text(encoding="utf-8")
+            for kind in ("css", "js")
+        )
         return (
             f'<div class="attn-figure attn-moving" style="background:{colour("paper")}">'
             f"{self.svg}{self._controls()}{self._table()}"
             f'<script type="application/json">{stored}</script>'
-            f'<style class="attn-moving-style">{stylesheet()}</style>'
-            f'<script class="attn-moving-script">{script()}</script></div>'
+            f'<style class="attn-moving-style">{stylesheet}</style>'
+            f'<script class="attn-moving-script">{script}</script></div>'
         )
 
 

@@ -8,7 +8,7 @@ from math import ceil, floor, log, log10
 
 from attnbook.figures.drawing import axis_title, headline, line, number, tag, text
 from attnbook.figures.labels import HALO
-from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
 LEFT, RIGHT, TOP, FOOT, WIDTH, ROW = 62.0, 436.0, 34.0, 234.0, 444.0, 22.0
 LOOKS = "minus", "plus", "muted"
@@ -95,16 +95,12 @@ def roofline_explorer(
             )
             row += [f"{intensity:,.0f}", f"{rate / 1e12:.0f}"]
         words = f"Blocks of {block} queries: {'; '.join(said)}.\n{about}"
-        return Frame("".join([*still, *body, *strips]), words, [row])
+        return Frame("".join([*still, *body, *hits]), words, [row])
 
     # The program that goes farthest along the roof can be dragged there.
     farthest = max(series.values(), key=lambda found: found[-1] / found[0])
     middles = [(across(a) + across(b)) / 2 for a, b in pairwise(farthest)]
-    strips = [
-        hit(left, TOP, right - left, FOOT - TOP, f"block:{place}", drag=True)
-        for place, (left, right) in enumerate(pairwise([LEFT, *middles, RIGHT]))
-        if right > left
-    ]
+    hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "block")
     header = [words for name in series for words in (f"{name}: per byte", f"{name}: roof, 10¹²")]
     options = tuple(f"{block:,}" for block in blocks)
     return moving(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, number, tag, text
 from attnbook.figures.labels import START
-from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
 LEFT, RIGHT, TOP, FOOT = 46.0, 430.0, 34.0, 226.0
 OLDEST, NEWEST = 330.0, 412.0
@@ -54,11 +54,8 @@ def recall_explorer(
         axis_title(OLDEST, below, "oldest", text_anchor="end"),
         axis_title(NEWEST, below, "newest", text_anchor="end"),
     ]
-    edges = [LEFT, *(LEFT + pair * (a + b) / 2 for a, b in pairwise(counts)), RIGHT]
-    strips = [
-        hit(left, TOP, right - left, FOOT - TOP, f"pairs:{place}", drag=True)
-        for place, (left, right) in enumerate(pairwise(edges))
-    ]
+    middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
+    hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
     def draw(place: int) -> Frame:
         n = counts[place]
@@ -100,7 +97,7 @@ def recall_explorer(
             shown += ends
             said.append(f"{name} {ends[0]} and {ends[1]}")
         told = f"{n} pairs. Similarity of the oldest and newest: {'; '.join(said)}."
-        return Frame("".join([*still, *body, *strips]), told, [(str(n), *shown)])
+        return Frame("".join([*still, *body, *hits]), told, [(str(n), *shown)])
 
     return moving(
         draw,

@@ -1,8 +1,4 @@
-"""Grade an attention from the command line.
-
-    python -m attnbook.lab --start my_attention.py      write a file to begin with
-    python -m attnbook.lab my_attention                 every stage, up to the first that fails
-    python -m attnbook.lab my_attention --stage masks   one stage alone
+"""The commands of `attnbook.lab`.
 
 Exit status: 0 if the stages that were asked are passed, 1 if one is not, 2 if the command is
 invalid.

@@ -72,8 +72,3 @@ def test_the_published_torch_session_is_right_to_one_unit_of_its_last_decimal() 
     ):
         assert computed.shape == printed.shape
         assert np.abs(computed.round(4) - printed).max() < 1.5e-4
-
-
-def test_the_published_examples_have_the_titles_of_their_documents() -> None:
-    assert examples.published_identity().title == "Self-Attention Computation Process"
-    assert examples.published_torch_session().title == "Self-Attention"

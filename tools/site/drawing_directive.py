@@ -9,9 +9,9 @@ from __future__ import annotations
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
+from thumbnails import thumbnail
 
 from attnbook import figures
-from attnbook.figures.thumbnails import thumbnail
 
 
 class DrawingDirective(SphinxDirective):
