@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnbook.examples import PublishedIdentity
 from attnbook.figures.drawing import Array, axis_title, headline, rect, text
@@ -12,12 +11,6 @@ from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
 HEIGHT = 44.0
-
-
-def _differs(printed: Array, computed: Array, digits: int) -> NDArray[np.bool_]:
-    """Return where two tables are more than half a unit of the last printed digit apart."""
-    # A hair more than half a unit: the computed number carries rounding noise of its own.
-    return np.asarray(~(np.abs(printed - computed) <= 0.5 * 10.0**-digits + 1e-9))
 
 
 # What the slider calls each link, what it holds against what, the digits.
@@ -103,7 +96,8 @@ def handout_links(handout: PublishedIdentity) -> MovingDrawing:
             below = [[""] * len(row) for row in above]
             result = "nothing is compared yet"
         else:
-            differs = _differs(printed, computed, digits)
+            # A hair more than half a unit: the computed number carries rounding noise of its own.
+            differs = ~(np.abs(printed - computed) <= 0.5 * 10.0**-digits + 1e-9)
             below = [[decimal(number, digits) for number in row] for row in computed]
             result = f"{differs.sum()} of {differs.size} differ"
         if len(printed) == 1:

@@ -28,6 +28,7 @@ WIDTH = 448.0
 # The sentence stands on a line; its numbers hang from another; the beam has a middle, where a lean
 # of 0 is, and `UNIT` pixels to a lean of 1. Below are rows of marks, and the numbers of the beam.
 SENTENCE, NUMBERS, BEAM, MIDDLE, UNIT, ROW = 138.0, 158.0, 250.0, 240.0, 330.0, 19.0
+HEIGHT = BEAM + 4 * ROW + 22  # with four marks
 LEAST, LETTER, GAP = 28.0, 9.6, 14.0  # of a word: its least width, one letter, the space after it
 
 
@@ -108,11 +109,6 @@ def pile(xs: Sequence[float], radii: Sequence[float]) -> list[float]:
     return heights
 
 
-def height(n_marks: int) -> float:
-    """Return how high the drawing is."""
-    return BEAM + ROW * n_marks + 22
-
-
 def _arc(start: float, end: float, wide: float, name: str, part: str) -> str:
     """Return the arc from the word that asks to a word; a word's arc to itself is a loop."""
     y, rise = SENTENCE - 19, round(28 + 0.3 * abs(end - start))
@@ -191,7 +187,7 @@ def draw_scene(scene: Scene, title: str, more: str, most: int, also: str) -> str
     wide = room(scene.tokens[scene.asks]) + 18
     box = rect(spots[scene.asks] - wide / 2, SENTENCE - 18, wide, 25, "none", stroke="query",
                stroke_width=2, rx=5, data_part="asks")  # fmt: skip
-    left, right, bottom = on_beam(-0.45), on_beam(0.45), height(len(scene.marks)) - 18
+    left, right, bottom = on_beam(-0.45), on_beam(0.45), HEIGHT - 18
     ticks = [
         line(on_beam(lean), BEAM, on_beam(lean), bottom, "muted" if lean == 0 else "grid")
         + axis_title(on_beam(lean), bottom + 14, decimal(lean, 1))
@@ -300,7 +296,7 @@ def first_screen() -> MovingDrawing:
             Control("sentence", "sentence", tuple(SENTENCES), kind="choice"),
         ),
         WIDTH,
-        height(4),
+        HEIGHT,
         columns=("sentence", "word", "score", "weight", "lean"),
         about="bank in two sentences",
     )

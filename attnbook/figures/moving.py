@@ -25,11 +25,6 @@ from attnbook.figures.drawing import Drawing, colour, rect
 FIRST = ord("]")  # the first of 33 characters that JSON and a page need not escape
 
 
-def one_line(label: str) -> str:
-    """Return a frame's label as the name of its drawing, which has no lines."""
-    return label.replace("\n", " ")
-
-
 def changes(frames: Sequence[str]) -> dict[str, dict[str, Sequence[str]]]:
     """Return what changes from frame to frame: data-part, then attribute or "text", then values.
 
@@ -235,7 +230,7 @@ def moving(
     for control, size in zip(controls, sizes, strict=True):
         first = first * size + control.start
     chosen = frames[first]
-    still = Drawing.from_elements(chosen.elements, width, height, one_line(chosen.words))
+    still = Drawing.from_elements(chosen.elements, width, height, chosen.words.replace("\n", " "))
     rows = dict.fromkeys(tuple(row) for row in chain(*(frame.rows for frame in frames)))
     labels = tuple(frame.words for frame in frames)
     parts = changes([frame.elements for frame in frames])

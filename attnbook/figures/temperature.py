@@ -20,21 +20,13 @@ WIDTH = 440.0
 ROW = 22.0
 
 
-def effective_keys(weights: ArrayLike) -> float:
-    """Return the effective number of keys: e to the entropy, from 1 (one key takes all) to n.
-
-    >>> effective_keys([0.5, 0.5, 0.0])
-    2.0
-    """
-    row = np.asarray(weights, dtype=np.float64)
-    return round(float(len(row) ** experiments.entropy_share(row)), 12)
-
-
 def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame:
     """Return one temperature: bars of the weights, and under them the numbers."""
     divided = scores / float(temperature)
     weights, step = softmax(divided), (WIDTH - LEFT) / len(scores)
-    even, keys = FOOT - TALL / len(scores), f"{effective_keys(weights):.2f}"
+    # e to the entropy: 1 where one key takes all, n where all weights are equal.
+    effective = len(scores) ** experiments.entropy_share(weights).item()
+    even, keys = FOOT - TALL / len(scores), f"{round(effective, 12):.2f}"
     shown = [f"{weight:.2f}" for weight in weights]
     body = [
         headline(LEFT, 24, f"τ = {temperature}", "temperature"),

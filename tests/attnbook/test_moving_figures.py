@@ -19,7 +19,7 @@ from drawings import MOVING, frames, moving, number
 from attnbook import figures, words
 from attnbook.figures import sides
 from attnbook.figures.first_screen import MIDDLE, UNIT
-from attnbook.figures.moving import changes, one_line
+from attnbook.figures.moving import changes
 from attnlib import masks
 from attnlib.numpy_dense import softmax
 from attnlib.torch_ring import layout
@@ -37,7 +37,7 @@ def test_a_moving_drawing_tells_briefly_what_a_move_has_changed(name: str) -> No
     for along in np.moveaxis(by_control, slider, -1).reshape(-1, sizes[slider]):
         assert len(set(along)) == sizes[slider]
     first = np.ravel_multi_index([control.start for control in drawing.controls], sizes)
-    assert drawing.alt == one_line(drawing.labels[first])
+    assert drawing.alt == drawing.labels[first].replace("\n", " ")
     assert f'aria-label="{escape(drawing.alt)}"' in drawing.svg
 
 
