@@ -50,6 +50,7 @@ def bytes_explorer(
     *,
     limits: Mapping[str, float],
     start: int,
+    about: str = "bytes by length",
 ) -> MovingDrawing:
     """Return a moving figure: up to four numbers of bytes, by the number of tokens.
 
@@ -70,9 +71,9 @@ def bytes_explorer(
         )
 
     smallest = sorted(limits.items(), key=lambda memory: memory[1])
-    edge = RIGHT - 92 if limits else RIGHT
+    edge = RIGHT - 92
     still = []
-    if limits and smallest[-1][1] < 10.0**high:
+    if smallest[-1][1] < 10.0**high:
         roof = up([smallest[-1][1]])[0]
         still.append(rect(LEFT, TOP, RIGHT - LEFT, roof - TOP, "grid", fill_opacity="0.45"))
         still.append(text(LEFT + 4, TOP + 14, "too large", text_anchor="start", fill="muted"))
@@ -120,24 +121,16 @@ def bytes_explorer(
                 text(26, y, name, text_anchor="start"),
                 text(edge, y, size, text_anchor="end", font_weight="600",
                      data_part=f"bytes-{index}"),
+                tag("path", d=f"M{edge + 12:g} {y - 9:g}l9 9m0-9l-9 9", stroke="minus",
+                    stroke_width=2, data_part=f"cross-{index}", opacity=not fits),
+                text(RIGHT, y, verdict, text_anchor="end", data_part=f"fits-{index}"),
             ]  # fmt: skip
-            if limits:
-                cross = tag(
-                    "path",
-                    d=f"M{edge + 12:g} {y - 9:g}l9 9m0-9l-9 9",
-                    stroke="minus",
-                    stroke_width=2,
-                    data_part=f"cross-{index}",
-                    opacity=not fits,
-                )
-                body.append(cross)  # fmt: skip
-                body.append(text(RIGHT, y, verdict, text_anchor="end", data_part=f"fits-{index}"))
-            shown += [size, verdict] if limits else [size]
-            said.append(f"{name} {size}" + f", {verdict}" * bool(limits))
+            shown += [size, verdict]
+            said.append(f"{name} {size}, {verdict}")
         told = f"{length}: {'; '.join(said)}."
         return Frame("".join([*still, *body, *hits]), told, [(f"{lengths[place]:,}", *shown)])
 
-    columns = [words for name in series for words in (name, f"{name}: fits")[: 1 + bool(limits)]]
+    columns = [words for name in series for words in (name, f"{name}: fits")]
     options = tuple(f"{n:,}" for n in lengths)
     return moving(
         draw,
@@ -145,5 +138,5 @@ def bytes_explorer(
         WIDTH + 4,
         FOOT + 52 + ROW * len(series),
         columns=("tokens", *columns),
-        about="bytes by length",
+        about=about,
     )

@@ -24,6 +24,7 @@ def heatmap(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     limit: float | None = None,
+    digits: int = 2,
     forbidden: ArrayLike | None = None,
 ) -> Drawing:
     """Return a drawing of one matrix, each entry printed and coloured by its size.
@@ -50,7 +51,7 @@ def heatmap(
     left, top = 44.0 + 8.0 * max(map(len, row_labels)), 62.0
     body = [
         cells(
-            table, left, top, largest if limit is None else limit, 2, CELL, CELL,
+            table, left, top, largest if limit is None else limit, digits, CELL, CELL,
             "weight" if name.startswith("weight") else None, barred,
         ),
         axis_title(left + wide / 2, 20, heading),
@@ -63,7 +64,7 @@ def heatmap(
         body.append(text(left - 10, y, label, text_anchor="end"))
     lines = [
         f"row {label}: "
-        + ", ".join("×" if no else decimal(v) for v, no in zip(row, masked, strict=True))
+        + ", ".join("×" if no else decimal(v, digits) for v, no in zip(row, masked, strict=True))
         for label, row, masked in zip(row_labels, table, barred, strict=True)
     ]
     alt = (

@@ -305,8 +305,8 @@ def _turning(
     ]
     between = round(degrees(abs(_sweep(k, q, t - u))))
     words = [
-        ("q-turn", f"q of {names[0]}, turned by {t} rad ({_whole(t)})", "query", "normal"),
-        ("k-turn", f"k of {names[1]}, turned by {u} rad ({_whole(u)})", "key", "normal"),
+        ("q-turn", f"q of {names[0]}, turned by {t} rad ({degrees(t):.0f}°)", "query", "normal"),
+        ("k-turn", f"k of {names[1]}, turned by {u} rad ({degrees(u):.0f}°)", "key", "normal"),
         ("between", f"angle between them {between}°", "ink", "normal"),
         ("score", f"score q·k = {score}", "ink", "600"),
     ]
@@ -327,11 +327,6 @@ def _arm(
     arrow = more + turning_arrow((0.0, 0.0), vector, unit, name, part, dash)
     arrow += tag("g", upright, transform=f"translate({number(x)} {number(y - 4.5)})")
     return tag("g", arrow, transform=f"rotate(-{angle})", data_part=f"{part}-arm")
-
-
-def _whole(position: int) -> str:
-    """Return an angle of so many radians in whole degrees, beyond a turn too."""
-    return f"{degrees(position):.0f}°"
 
 
 def _sweep(k: Array, q: Array, offset: int) -> float:

@@ -29,7 +29,7 @@ def permuted(
     W_V: ArrayLike,
     tokens: Sequence[str],
     positions: ArrayLike,
-    start: Sequence[int] | None = None,
+    start: Sequence[int],
 ) -> MovingDrawing:
     """Return the moving drawing of tokens that take all their orders, with what belongs to them.
 
@@ -40,7 +40,7 @@ def permuted(
 
     Shapes:
         X and positions (T, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), for two or
-        three tokens; start: the order that the drawing opens with, the first unless given.
+        three tokens; start: the order that the drawing opens with.
     """
     x, z, *matrices = (
         np.asarray(given, dtype=np.float64) for given in (X, positions, W_Q, W_K, W_V)
@@ -160,10 +160,9 @@ def permuted(
         return Frame(body, f"{said}.\n{rest}.", rows)
 
     options = tuple(" ".join(names[token] for token in order) for order in orders)
-    opened = orders.index(tuple(start)) if start is not None else 0
     controls = (
         Control("added", "positions", ("none", "added"), kind="choice"),
-        Control("order", "order", options, opened, pace=1.5),
+        Control("order", "order", options, orders.index(tuple(start)), pace=1.5),
     )
     columns = "order", "positions", "token", "weights", "output"
     return moving(draw, controls, end + 6, below + n * HIGH + 6, columns=columns,

@@ -49,9 +49,6 @@ def run(function: Callable[..., Any], size: int, *args: Any, limit: float = 20.0
         args: Its arguments, the same for all ranks.
         limit: How many seconds the ranks may take, once they are started.
 
-    Returns:
-        One result for each rank.
-
     Raises:
         RuntimeError: A rank failed, or was not done within the limit. The error names the rank and
             the cause.

@@ -171,10 +171,10 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
-def test_heatmap_prints_two_digits_and_colours_against_its_limit() -> None:
-    drawing = figures.heatmap([[4.0, -0.001, -np.inf]], name="raw", limit=8.0)
-    assert {"4.00", "0.00", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
-    assert "row 0: 4.00, 0.00, −∞" in drawing.alt
+def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> None:
+    drawing = figures.heatmap([[4.0, -0.01, -np.inf]], name="raw", digits=1, limit=8.0)
+    assert {"4.0", "0.0", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
+    assert "row 0: 4.0, 0.0, −∞" in drawing.alt
     assert 'fill-opacity="0.250"' in drawing.svg
 
 
