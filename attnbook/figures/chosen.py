@@ -12,12 +12,8 @@ from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
 CELL, LEFT, TOP = 12.0, 42.0, 46.0
-SHADES = (
-    0.02,
-    0.1,
-    0.3,
-    0.6,
-)  # from which weight on a cell is so dark; below the first it is empty
+# From which weight on a cell is so dark; below the first it is empty.
+SHADES = 0.02, 0.1, 0.3, 0.6
 
 
 def chosen_keys(

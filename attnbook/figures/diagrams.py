@@ -164,7 +164,8 @@ def attention_steps(
         rest = ", ".join("{} {} by {}".format(m, *table.shape) for m, table in tables.items())
         rest = f"\n{rest}." if STEPS[step] == "whole" else ""
         rows = [
-            (stage.words, f"chapter {stage.chapter}", token, ", ".join(map(short, row)))
+            (stage.words, f"chapter {stage.chapter}", token,
+             ", ".join(decimal(v).rstrip("0").rstrip(".") for v in row))
             for name, stage in stages.items()
             for token, row in zip(names, tables[name], strict=True)
         ]  # fmt: skip
@@ -176,11 +177,6 @@ def attention_steps(
     )
     columns, high = ("matrix", "chapter", "token", "row"), ROWS[3] + n * HIGH + 20
     return moving(draw, controls, WIDEST, high, columns=columns, about="the way to the output")
-
-
-def short(value: float) -> str:
-    """Return a number with at most two decimals."""
-    return decimal(value).rstrip("0").rstrip(".")
 
 
 def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[str]) -> str:

@@ -64,11 +64,6 @@ def percent(weight: float) -> str:
     return f"{100 * weight:.0f}%"
 
 
-def thickness(weight: float) -> float:
-    """Return how thick the arc of a weight is."""
-    return round(2 + 36 * weight) / 2
-
-
 def room(token: str) -> float:
     """Return how wide a word may be, whatever the reader's font."""
     return max(LEAST, LETTER * len(token) + 4 * sum(map(token.count, "mw")))
@@ -245,7 +240,7 @@ def first_screen() -> MovingDrawing:
         _, others, other_leans = taken(1 - sentence)
         output, equal, own = float(weights @ leans), float(leans.mean()), float(leans[asks])
         none, alone = [0.0] * len(tokens), np.maximum(np.eye(len(tokens))[asks], 0.02)
-        arcs = [none, [1.0] * len(tokens), [*map(thickness, weights)]]
+        arcs = [none, [1.0] * len(tokens), [round(2 + 36 * a) / 2 for a in weights]]
         numbers = [[""] * len(tokens), [decimal(s, 1) for s in scores], [*map(percent, weights)]]
         scene = Scene(
             tokens, asks, leans,
