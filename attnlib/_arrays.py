@@ -13,15 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib._checks import (
-    HALF,
-    Array,
-    CheckedCall,
-    Options,
-    check_dtypes,
-    check_projection,
-    out_of_range,
-)
+from attnlib._checks import Array, CheckedCall, Options, check_dtypes, out_of_range, upcast
 
 EVERYTHING = slice(None)
 
@@ -46,20 +38,6 @@ def checked_arrays(arrays: Mapping[str, object]) -> dict[str, Array]:
     plain = {name: check_array(name, array) for name, array in arrays.items()}
     check_dtypes({name: array.dtype.name for name, array in plain.items()})
     return plain
-
-
-def upcast(array: Array) -> Array:
-    """Return half precision in float32, and everything else as it is."""
-    name = array.dtype.name
-    return array.astype("float32" if name in HALF else name, copy=False)
-
-
-def wide_tokens(X: Array, matrices: Mapping[str, Array], heads: bool = False) -> list[Array]:
-    """Return tokens and matrices that fit them, wide: half precision is rounded at the end."""
-    known = checked_arrays({"X": X} | dict(matrices))
-    for name in matrices:
-        check_projection(known["X"].shape, name, known[name].shape, heads)
-    return [upcast(array) for array in known.values()]
 
 
 class Call(CheckedCall):

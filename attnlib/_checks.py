@@ -112,6 +112,26 @@ def is_tensor(thing: object) -> bool:
     return torch is not None and isinstance(thing, torch.Tensor)
 
 
+def library(like: object) -> Any:
+    """Return torch for a tensor, else NumPy, for functions that have one name in both."""
+    return sys.modules["torch"] if is_tensor(like) else np
+
+
+def on_device_of(like: Any) -> dict[str, Any]:
+    """Return the keyword that makes a tensor on the device of `like`, none beside an array."""
+    return {"device": like.device} if is_tensor(like) else {}
+
+
+def as_dtype(array: Any, dtype: Any) -> Any:
+    """Return an array or a tensor in this dtype."""
+    return array.to(dtype) if is_tensor(array) else array.astype(dtype, copy=False)
+
+
+def upcast(array: Any) -> Any:
+    """Return half precision in float32, and everything else as it is."""
+    return as_dtype(array, library(array).float32) if dtype_name(array) in HALF else array
+
+
 def check_like(like: object) -> None:
     """Require an array, a tensor or None, as the example that a result is to be like."""
     if not (like is None or isinstance(like, np.ndarray) or is_tensor(like)):
@@ -295,12 +315,17 @@ def checked_band(n_queries: int, n_keys: int, options: Options) -> Band:
     return Band(first, left, 0 if is_causal else right)
 
 
-def check_projection(X: Shape, name: str, W: Shape, heads: bool = False) -> None:
-    """Require tokens in rows, and a matrix that fits them; or one for each head."""
-    if len(X) < 2 or not (len(W) == 2 or (heads and len(W) == 3)) or X[-1] != W[-2]:
-        raise ValueError(
-            f"X must be (…, T, d_model) and {name} (d_model, d); got X {X}, {name} {W}"
-        )
+def wide_tokens(given: Mapping[str, Any], *, heads: bool = False) -> list[Any]:
+    """Return tokens X and matrices, in float32 for half precision, which is rounded at the end.
+
+    Tokens must stand in rows, and each matrix must fit them; with `heads` also one for each head.
+    """
+    (_, X), *matrices = [(name, tuple(x.shape)) for name, x in given.items()]
+    for name, W in matrices:
+        if len(X) < 2 or not (len(W) == 2 or (heads and len(W) == 3)) or X[-1] != W[-2]:
+            wanted = f"X must be (…, T, d_model) and {name} (d_model, d)"
+            raise ValueError(f"{wanted}; got X {X}, {name} {W}")
+    return [upcast(x) for x in given.values()]
 
 
 class CheckedCall:

@@ -18,14 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from attnlib._checks import (
-    CheckedCall,
-    Options,
-    check_dtypes,
-    check_projection,
-    dtype_name,
-    out_of_range,
-)
+from attnlib._checks import CheckedCall, Options, check_dtypes, dtype_name, out_of_range
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,14 +55,6 @@ def check_devices(tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"{', '.join(tensors)} must be on one device; got {came}")
 
 
-def wide_tokens(X: Tensor, matrices: Mapping[str, Tensor], heads: bool = False) -> list[Tensor]:
-    """Return tokens and matrices that fit them, wide: half precision is rounded at the end."""
-    checked_tensors({"X": X} | dict(matrices))
-    for name, W in matrices.items():
-        check_projection(tuple(X.shape), name, tuple(W.shape), heads)
-    return [upcast(x) for x in (X, *matrices.values())]
-
-
 # A compiler takes the answer as it is: that of torch 2.11 cannot look into the question.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def has_autocast(device: str) -> bool:
@@ -101,11 +86,6 @@ def as_autocast_does(function: Callable[P, R]) -> Callable[P, R]:
             return function(*map(cast, args), **{k: cast(x) for k, x in kwargs.items()})  # type: ignore[arg-type]
 
     return wrapped
-
-
-def upcast(tensor: Tensor) -> Tensor:
-    """Return half precision in float32, and everything else as it is."""
-    return tensor.float() if tensor.dtype in HALF else tensor
 
 
 def computing_dtype(dtype: torch.dtype, scale: float | None = None) -> torch.dtype:
@@ -175,8 +155,8 @@ class DenseCall(Call):
             self.key = zero_unseen(self.key, self.allowed)
             self.value = zero_unseen(self.value, self.allowed)
         dtype = computing_dtype(self.out_dtype, self.scale)
-        self.query = upcast(self._folded(self.query)).to(dtype)
-        self.key, self.value = (upcast(x).to(dtype) for x in (self.key, self.value))
+        self.query = self._folded(self.query).to(dtype)
+        self.key, self.value = self.key.to(dtype), self.value.to(dtype)
 
     def _folded(self, rows: Tensor) -> Tensor:
         """Return (…, H, L, ·) as (…, H_kv, group · L, ·)."""

@@ -9,32 +9,35 @@ the mask is a tensor on their device. Chapter 07 derives the masks for which no 
 
 from __future__ import annotations
 
+import contextlib
 import math
-import sys
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from attnlib._arrays import check_array, upcast
+from attnlib._arrays import check_array
 from attnlib._checks import (
     FLOATING,
+    Array,
+    as_dtype,
     broadcast_shapes,
     check_like,
     checked_count,
     dtype_name,
     first_position,
     is_tensor,
+    library,
+    on_device_of,
+    upcast,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnlib._checks import Array
-
-    Integers = Sequence[Any] | Array
-
+Integers = Sequence[Any] | Array
+Kind = TypeVar("Kind", Array, "Tensor")  # arrays give an array, and tensors a tensor
 Align = Literal["top-left", "bottom-right"]
 Side = Literal["right", "left"]
 
@@ -295,18 +298,12 @@ def alibi(
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power), 2)]
     positions, keys = _axes(n_queries, n_keys, align, like)
     nearness = -abs(keys - positions)  # 0 at the query's own position, never -0.0
-    if not is_tensor(nearness):
-        return np.array(slopes, np.float32)[:, None, None] * nearness.astype(np.float32)
-    torch = sys.modules["torch"]
-    per_head = torch.tensor(slopes, dtype=torch.float32, device=nearness.device)
-    return per_head[:, None, None] * nearness
+    xp = library(nearness)
+    per_head = xp.asarray(slopes, dtype=xp.float32, **on_device_of(nearness))
+    return per_head[:, None, None] * as_dtype(nearness, xp.float32)
 
 
-@overload
-def best(scores: Tensor, k: int) -> Tensor: ...
-@overload
-def best(scores: Array, k: int) -> Array: ...
-def best(scores: Any, k: int) -> Any:
+def best(scores: Kind, k: int) -> Kind:
     """Return the boolean mask in which each query sees the k keys with its highest scores.
 
     Masks belong into the scores, before the choice: a key whose score is -∞ (or NaN) is never
@@ -339,22 +336,13 @@ def best(scores: Any, k: int) -> Any:
     if not given.ndim:
         raise ValueError("scores must have an axis of keys, (…, S); got shape ()")
     there = given > -math.inf  # NaN is not
-    if is_tensor(given):
-        ranked = given.detach().masked_fill(~there, -math.inf)
-        order = ranked.sort(dim=-1, descending=True, stable=True).indices
-        chosen = there.new_zeros(there.shape).scatter(-1, order[..., :k], True)
-    else:
-        order = np.argsort(np.where(there, -given, math.inf), axis=-1, kind="stable")
-        chosen = np.zeros(there.shape, bool)
-        np.put_along_axis(chosen, order[..., :k], True, axis=-1)
-    return chosen & there
+    xp, stable = library(given), {"stable": True} if is_tensor(given) else {"kind": "stable"}
+    order = xp.argsort(xp.where(there, -given, math.inf), **stable)
+    chosen: Kind = (xp.argsort(order) < k) & there  # a key's place in the order is its rank
+    return chosen
 
 
-@overload
-def blocks(chosen: Tensor, size: int, n_keys: int) -> Tensor: ...
-@overload
-def blocks(chosen: Array, size: int, n_keys: int) -> Array: ...
-def blocks(chosen: Any, size: int, n_keys: int) -> Any:
+def blocks(chosen: Kind, size: int, n_keys: int) -> Kind:
     """Return the boolean mask in which a query sees all keys of its chosen blocks.
 
     Block b has the keys b · size to (b + 1) · size - 1; the last one may be shorter.
@@ -380,14 +368,15 @@ def blocks(chosen: Any, size: int, n_keys: int) -> Any:
                [0, 0, 1]])
     """
     size, n_keys = checked_count("size", size, least=1), checked_count("n_keys", n_keys)
-    given = chosen if is_tensor(chosen) else check_array("chosen", chosen)
+    given: Any = chosen if is_tensor(chosen) else check_array("chosen", chosen)
     if (dtype := dtype_name(given)) != "bool":
         raise TypeError(f"chosen must be boolean; got dtype {dtype}")
     n_blocks = -(-n_keys // size)
     if tuple(given.shape[-1:]) != (n_blocks,):
         wanted = f"chosen must have {n_blocks} blocks, (…, {n_blocks})"
         raise ValueError(f"{wanted}, for {n_keys} keys; got shape {tuple(given.shape)}")
-    return given[..., _positions(n_keys, given) // size]
+    seen: Kind = given[..., _positions(n_keys, given) // size]
+    return seen
 
 
 @overload
@@ -433,12 +422,10 @@ def combine(*masks: Any) -> Any:
     except ValueError:
         came = ", ".join(map(str, shapes))
         raise ValueError(f"masks must have shapes that broadcast; got {came}") from None
-    if on_tensors:
-        if len(devices := {str(mask.device): mask for mask in masks}) > 1:
-            raise ValueError(f"masks must be on one device; got {', '.join(devices)}")
-        return _combined(sys.modules["torch"], given)
-    with np.errstate(all="ignore"):
-        return _combined(np, given)
+    if on_tensors and len(devices := {str(mask.device): mask for mask in masks}) > 1:
+        raise ValueError(f"masks must be on one device; got {', '.join(devices)}")
+    with contextlib.nullcontext() if on_tensors else np.errstate(all="ignore"):
+        return _combined(library(masks[0]), given)
 
 
 def _combined(xp: Any, masks: Sequence[Any]) -> Any:
@@ -449,7 +436,7 @@ def _combined(xp: Any, masks: Sequence[Any]) -> Any:
         return kept | False  # new memory, for one mask too
     wide = xp.float64 if "float64" in map(dtype_name, masks) else xp.float32
     finite = reduce(xp.logical_and, map(xp.isfinite, floating))
-    total = sum(m.to(wide) if is_tensor(m) else m.astype(wide) for m in floating)
+    total = sum(as_dtype(mask, wide) for mask in floating)
     # Two very negative numbers may add up to -∞, and would then remove what neither removes.
     limits = xp.finfo(wide)
     total = xp.where(finite, xp.clip(total, float(limits.min), float(limits.max)), total)
@@ -459,9 +446,7 @@ def _combined(xp: Any, masks: Sequence[Any]) -> Any:
 def _positions(n: int, like: Any) -> Any:
     """Return 0 … n - 1, as a tensor on the device of `like` if that is one."""
     check_like(like)
-    if is_tensor(like):
-        return sys.modules["torch"].arange(n, device=like.device)
-    return np.arange(n)
+    return library(like).arange(n, **on_device_of(like))
 
 
 def _axes(n_queries: Any, n_keys: Any, align: object, like: object) -> tuple[Any, Any]:

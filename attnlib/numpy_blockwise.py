@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlib._arrays import Call, checked_arrays, upcast, weighted_sum
-from attnlib._checks import Array, Options, Shape, Window, blocks, checked_count
+from attnlib._arrays import Call, checked_arrays, weighted_sum
+from attnlib._checks import Array, Options, Shape, Window, blocks, checked_count, upcast
 from attnlib._docstrings import ARRAYS, document
 
 
@@ -137,7 +137,12 @@ class SoftmaxState(NamedTuple):
         """
         scores = upcast(checked_arrays({"scores": scores})["scores"])
         value = upcast(checked_arrays({"value": value})["value"])
-        _check_block(self.o.shape, scores, value)
+        n_rows, n_features = self.o.shape[-2:]
+        block = scores.shape[-1:]
+        if scores.shape[-2:] != (n_rows, *block) or value.shape[-2:] != (*block, n_features):
+            wanted = f"(…, {n_rows}, B) and value (…, B, {n_features}) for this state"
+            came = f"scores {scores.shape}, value {value.shape}"
+            raise ValueError(f"scores must be {wanted}; got {came}")
         with np.errstate(all="ignore"):
             m_new = np.maximum(self.m, scores.max(axis=-1, initial=-np.inf))
             shift = _finite(m_new)
@@ -181,11 +186,3 @@ class SoftmaxState(NamedTuple):
 def _finite(m: Array) -> Array:
     """Return m, with 0 for a row that saw nothing: its m is -∞, and -∞ - (-∞) is NaN."""
     return np.where(m == -np.inf, 0, m)
-
-
-def _check_block(state: Shape, scores: Array, value: Array) -> None:
-    n_rows, n_features = state[-2:]
-    block = scores.shape[-1:]
-    if scores.shape[-2:] != (n_rows, *block) or value.shape[-2:] != (*block, n_features):
-        wanted = f"(…, {n_rows}, B) and value (…, B, {n_features}) for this state"
-        raise ValueError(f"scores must be {wanted}; got scores {scores.shape}, value {value.shape}")

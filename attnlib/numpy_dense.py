@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlib._arrays import Call, checked_arrays, upcast, weighted_sum, wide_tokens
-from attnlib._checks import Array, Options, Window, check_axis
+from attnlib._arrays import Call, checked_arrays, weighted_sum
+from attnlib._checks import Array, Options, Window, check_axis, upcast, wide_tokens
 from attnlib._docstrings import ARRAYS, document
 
 
@@ -88,7 +88,7 @@ def project(X: Array, W: Array) -> Array:
         >>> project(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [10.0, 1.0]]))
         array([[21.,  2.]])
     """
-    tokens, W = wide_tokens(X, {"W": W})
+    tokens, W = wide_tokens(checked_arrays({"X": X, "W": W}))
     with np.errstate(all="ignore"):
         return np.asarray(np.matmul(tokens, W).astype(X.dtype))
 
@@ -163,7 +163,8 @@ def self_attention(
         array([[2.],
                [2.]])
     """
-    tokens, *matrices = wide_tokens(X, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}, heads=True)
+    given = checked_arrays({"X": X, "W_Q": W_Q, "W_K": W_K, "W_V": W_V})
+    tokens, *matrices = wide_tokens(given, heads=True)
     with np.errstate(all="ignore"):
         query, key, value = (np.matmul(tokens, W) for W in matrices)
         if isinstance(attn_mask, np.ndarray) and attn_mask.dtype == X.dtype:

@@ -13,13 +13,22 @@ be held against, and not fast kernels themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from attnlib._checks import checked_integers, checked_real, checked_scale, is_tensor
+from attnlib._checks import (
+    as_dtype,
+    checked_integers,
+    checked_real,
+    checked_scale,
+    dtype_name,
+    library,
+    on_device_of,
+)
 
 __all__ = ["over_documents", "over_pages", "with_sinks", "with_soft_cap"]
 
@@ -166,18 +175,11 @@ def with_sinks(output: Any, lse: Any, sinks: Any) -> tuple[Any, Any]:
     if sinks.ndim != 1 or lse.ndim < 2 or sinks.shape[0] != lse.shape[-2]:
         wanted = f"(H,) beside a log-sum-exp {tuple(lse.shape)} of (…, H, L)"
         raise ValueError(f"sinks must have shape {wanted}; got {tuple(sinks.shape)}")
-    if is_tensor(lse):
-        import torch
-
-        column = sinks.to(lse.dtype)[:, None]
-        whole = torch.logaddexp(lse, column)
-        kept = torch.where(lse == -torch.inf, torch.zeros_like(lse), torch.exp(lse - whole))
-        return (output * kept[..., None]).to(output.dtype), whole
-    column = sinks.astype(lse.dtype)[:, None]
+    xp = library(lse)
     with np.errstate(invalid="ignore"):
-        whole = np.logaddexp(lse, column)
-        kept = np.where(lse == -np.inf, np.zeros_like(lse), np.exp(lse - whole))
-    return (output * kept[..., None]).astype(output.dtype), whole
+        whole = xp.logaddexp(lse, as_dtype(sinks, lse.dtype)[:, None])
+        kept = xp.where(lse == -math.inf, xp.zeros_like(lse), xp.exp(lse - whole))
+    return as_dtype(output * kept[..., None], output.dtype), whole
 
 
 def with_soft_cap(
@@ -215,30 +217,19 @@ def with_soft_cap(
         >>> with_soft_cap(attention, np.ones((1, 1)), key, value, 1.0).round(3)
         array([[0.731]])
     """
-    mask = options.pop("attn_mask", None)
     cap = checked_real("softcap", softcap, "a finite number above 0")
-    if not 0 < cap < float("inf"):
+    if not 0 < cap < math.inf:
         raise ValueError(f"softcap must be a finite number above 0; got {softcap!r}")
-    factor = checked_scale(scale, query.shape[-1])
-    n_keys = key.shape[-2]
-    if is_tensor(query):
-        import torch
-
-        wide: Any = torch.float64 if query.dtype == torch.float64 else torch.float32
-        scores = factor * (query.to(wide) @ key.to(wide).transpose(-1, -2))
-        capped = cap * torch.tanh(scores / cap)
-        if mask is not None:
-            options["attn_mask"] = mask if mask.dtype == torch.bool else mask.to(wide)
-        one = torch.eye(n_keys, dtype=wide, device=query.device)
-        found = attention(capped, one, value.to(wide), scale=1.0, **options)
-        return found.to(query.dtype)
-    wide = np.float64 if query.dtype == np.float64 else np.float32
-    scores = factor * (query.astype(wide) @ key.astype(wide).swapaxes(-1, -2))
-    capped = (cap * np.tanh(scores / cap)).astype(wide)
+    xp = library(query)
+    wide = xp.float64 if dtype_name(query) == "float64" else xp.float32
+    q, k, v = (as_dtype(x, wide) for x in (query, key, value))
+    scores = checked_scale(scale, query.shape[-1]) * (q @ k.swapaxes(-1, -2))
+    capped = cap * xp.tanh(scores / cap)
+    mask = options.pop("attn_mask", None)
     if mask is not None:
-        options["attn_mask"] = mask if mask.dtype == np.bool_ else mask.astype(wide)
-    found = attention(capped, np.eye(n_keys, dtype=wide), value.astype(wide), scale=1.0, **options)
-    return found.astype(query.dtype)
+        options["attn_mask"] = mask if dtype_name(mask) == "bool" else as_dtype(mask, wide)
+    identity = xp.eye(key.shape[-2], dtype=wide, **on_device_of(query))
+    return as_dtype(attention(capped, identity, v, scale=1.0, **options), query.dtype)
 
 
 def _checked_starts(name: str, starts: Any, n_tokens: int) -> tuple[int, ...]:
@@ -259,8 +250,4 @@ def _tokens(pages: Any, own: Sequence[int], length: int) -> Any:
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:
     """Return arrays or tensors put together along an axis."""
-    if is_tensor(parts[0]):
-        import torch
-
-        return torch.cat(list(parts), dim=axis)
-    return np.concatenate(parts, axis=axis)
+    return library(parts[0]).concatenate(list(parts), axis)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlib._checks import Options, Window, check_axis
+from attnlib._checks import Options, Window, check_axis, upcast, wide_tokens
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import (
     DenseCall,
@@ -26,8 +26,6 @@ from attnlib._tensors import (
     empty_rows,
     log_sum_exp,
     scaled_product,
-    upcast,
-    wide_tokens,
 )
 
 
@@ -94,7 +92,7 @@ def project(X: Tensor, W: Tensor) -> Tensor:
         >>> project(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [10.0, 1.0]]))
         tensor([[21.,  2.]])
     """
-    tokens, W = wide_tokens(X, {"W": W})
+    tokens, W = wide_tokens(checked_tensors({"X": X, "W": W}))
     return torch.matmul(tokens, W).to(X.dtype)
 
 
@@ -159,7 +157,8 @@ def self_attention(
         tensor([[2.],
                 [2.]])
     """
-    tokens, *matrices = wide_tokens(X, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}, heads=True)
+    given = checked_tensors({"X": X, "W_Q": W_Q, "W_K": W_K, "W_V": W_V})
+    tokens, *matrices = wide_tokens(given, heads=True)
     query, key, value = (torch.matmul(tokens, W) for W in matrices)
     if isinstance(attn_mask, Tensor) and attn_mask.dtype == X.dtype:
         attn_mask = upcast(attn_mask)

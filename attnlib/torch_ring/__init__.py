@@ -38,9 +38,9 @@ import torch
 from torch import Tensor
 
 from attnlib import torch_blockwise  # noqa: F401 (its operators compute a piece)
-from attnlib._checks import Options, Window, check_flag, checked_count
+from attnlib._checks import Options, Window, check_flag, checked_count, upcast
 from attnlib._docstrings import TENSORS, document
-from attnlib._tensors import Call, as_autocast_does, computing_dtype, upcast
+from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import Operand, placeholder, wide_results
 from attnlib.torch_decoding import merge
 from attnlib.torch_ring._links import Link, ProcessLink
