@@ -21,7 +21,7 @@ Window = tuple[int | None, int | None]  # keys before and after a query's own po
 
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
-FARTHEST = 2**31  # a bound this far away holds every sequence, and torch's integers can hold it
+MAX_LENGTH = 2**31  # longer than every sequence, and an integer that torch can hold
 
 
 class Band(NamedTuple):
@@ -309,7 +309,7 @@ def checked_band(n_queries: int, n_keys: int, options: Options) -> Band:
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise TypeError(f"window must be None or a pair (left, right); got {window!r}")
     left, right = (
-        None if bound is None else min(checked_count(f"window's {side} bound", bound), FARTHEST)
+        None if bound is None else min(checked_count(f"window's {side} bound", bound), MAX_LENGTH)
         for side, bound in zip(("left", "right"), window, strict=True)
     )
     return Band(first, left, 0 if is_causal else right)

@@ -10,16 +10,34 @@ The results are `Results`: the output, the log-sum-exp, and what the backward ne
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnlib._checks import broadcast_shapes
+from attnlib._checks import Band, broadcast_shapes, checked_scale
 from attnlib._tensors import Call, computing_dtype
 
-Operand = Tensor | None
+OptTensor = Tensor | None
+
+
+class Operands(NamedTuple):
+    """What a forward starts from. The leading dimensions of the tensors broadcast."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: OptTensor  # broadcasts to (…, L, S)
+    band: Band = Band()
+    scale_asked_for: float | None = None
+    group: int = 1  # query heads that share one key head
+    options: Sequence[int] = ()  # what they mean, the implementation alone knows
+
+    @property
+    def scale(self) -> float:
+        """The factor on the scores."""
+        return checked_scale(self.scale_asked_for, self.query.shape[-1])
 
 
 class Results(NamedTuple):
@@ -36,6 +54,22 @@ class Results(NamedTuple):
     lost: Tensor  # what the output lost when it was rounded
 
 
+class Kept(NamedTuple):
+    """What of the results the backward needs."""
+
+    output: Tensor
+    m: Tensor
+    ell: Tensor
+    lost: Tensor
+
+
+class Upstream(NamedTuple):
+    """The gradients by what the forward returned."""
+
+    output: Tensor
+    lse: Tensor
+
+
 _FORWARD = (
     "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, SymInt[] band, float? scale, "
     "int group, int[] options) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
@@ -47,43 +81,29 @@ _BACKWARD = (
 )
 
 
-def placeholder(like: Tensor) -> Tensor:
+def not_computed(like: Tensor) -> Tensor:
     """Return what stands for a result that nobody asked for: an operator cannot return None."""
     return like.new_empty(0)
 
 
-def results_like(
-    query: Tensor, key: Tensor, value: Tensor, group: int, output: torch.dtype, sums: torch.dtype
-) -> Results:
+def empty_results(operands: Operands, output: torch.dtype, sums: torch.dtype) -> Results:
     """Return the memory of results in these two dtypes, with nothing in it."""
-    own = 2 if group == 1 else 3  # the heads of grouped queries do not broadcast
+    query, key, value, *_ = operands
+    own = 2 if operands.group == 1 else 3  # the heads of grouped queries do not broadcast
     batch = broadcast_shapes(*(tuple(x.shape[:-own]) for x in (query, key, value)))
     shape = (*batch, *query.shape[len(query.shape) - own : -1])
     whole = query.new_empty((*shape, value.shape[-1]), dtype=output)
     lse, m, ell = (query.new_empty(shape, dtype=sums) for _ in range(3))
-    return Results(whole, lse, m, ell, placeholder(query))
+    return Results(whole, lse, m, ell, not_computed(query))
 
 
-def wide_results(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
+def unrounded_results(operands: Operands) -> Results:
     """Return memory for results in the dtype that sums are kept in, with nothing in it."""
-    dtype = computing_dtype(query.dtype, scale)
-    return results_like(query, key, value, group, dtype, dtype)
+    dtype = computing_dtype(operands.query.dtype, operands.scale_asked_for)
+    return empty_results(operands, dtype, dtype)
 
 
-def _gradients_like(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, *rest: Any
-) -> tuple[Tensor, ...]:
-    needed = rest[6]
-    return tuple(
-        x.new_empty(x.shape) if x is not None and need else placeholder(query)
-        for x, need in zip((query, key, value, attn_mask), needed, strict=True)
-    )
-
-
-def largest(x: Tensor) -> float:
+def largest_magnitude(x: Tensor) -> float:
     """Return the largest absolute value, 0 for none, NaN if there is one."""
     if not x.numel():
         return 0.0
@@ -91,26 +111,53 @@ def largest(x: Tensor) -> float:
     return max(-float(low), float(high))
 
 
+def near_overflow(value: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+    """Return the largest finite value, and whether a sum of S such values may be infinite.
+
+    None says that it cannot be. A sum of S values is made before it is divided by ℓ, so values
+    within a factor 2 S of the dtype's largest number need headroom. On a GPU the answer is never
+    None, because to decide would be to wait for the GPU.
+    """
+    limit = torch.finfo(dtype).max / (2 * max(1, value.shape[-2]))  # a band may leave no key
+    if not value.numel() or (value.device.type == "cpu" and largest_magnitude(value) <= limit):
+        return None
+    bound = value.abs().nan_to_num(nan=0.0, posinf=0.0).amax().to(dtype)
+    return bound, bound > limit
+
+
 class Operator:
     """Attention with a forward and a backward of its own, as torch knows it.
 
-    `attend(query, key, value, attn_mask, band, scale, group, options)` returns `Results`, and
-    `like`, with the same arguments, returns their memory with nothing in it. `differentiate`
-    returns the gradients by query, key, value and mask, and a `placeholder` for those that are
-    not needed. `band` are the `numbers` of a Band; `options` are integers that mean something to
-    the implementation alone.
+    `attend(operands)` returns `Results`, and `like(operands)` returns their memory with nothing in
+    it. `differentiate(operands, kept, upstream, needed)` returns the gradients by query, key, value
+    and mask, in any floating dtype and any shape that its operand broadcasts to, or None.
     """
 
     def __init__(
-        self, name: str, attend: Callable[..., Results], like: Callable[..., Results],
-        differentiate: Callable[..., tuple[Tensor, ...]],
+        self, name: str, attend: Callable[[Operands], Results],
+        like: Callable[[Operands], Results],
+        differentiate: Callable[[Operands, Kept, Upstream, list[bool]], Sequence[OptTensor]],
     ) -> None:  # fmt: skip
         self.name = name
+
+        def run_forward(*given: Any) -> Results:
+            return attend(_operands(*given))
+
+        def run_backward(*given: Any) -> tuple[Tensor, ...]:
+            operands, needed = _operands(*given[:4], *given[11:]), given[10]
+            found = differentiate(operands, Kept(*given[4:8]), Upstream(*given[8:10]), needed)
+            return tuple(
+                sums.sum_to_size(x.shape).to(x.dtype).contiguous()
+                if need and x is not None and sums is not None
+                else not_computed(operands.query)
+                for x, sums, need in zip(operands[:4], found, needed, strict=True)
+            )
+
         define: Any = functools.partial(torch.library.custom_op, mutates_args=())
-        self.forward = define(f"attnlib::{name}", attend, schema=_FORWARD)
-        self.forward.register_fake(like)
+        self.forward = define(f"attnlib::{name}", run_forward, schema=_FORWARD)
+        self.forward.register_fake(lambda *given: like(_operands(*given)))
         self.forward.register_vmap(self._batched_forward)
-        self.backward = define(f"attnlib::{name}_backward", differentiate, schema=_BACKWARD)
+        self.backward = define(f"attnlib::{name}_backward", run_backward, schema=_BACKWARD)
         self.backward.register_fake(_gradients_like)
         self.backward.register_vmap(self._batched_backward)
         self.forward.register_autograd(self._gradients, setup_context=_remember)
@@ -146,14 +193,14 @@ class Operator:
 
     def gradients(
         self, backward: Any, ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any
-    ) -> tuple[Operand, ...]:
+    ) -> tuple[OptTensor, ...]:
         """Return one gradient for each argument of the forward."""
         needed = list(ctx.needs_input_grad[:4])
         options = ctx.band, ctx.scale, ctx.group, ctx.options
         found = backward(*ctx.saved_tensors, d_output, d_lse, needed, *options)
         return *(x if n else None for x, n in zip(found, needed, strict=True)), *[None] * 4
 
-    def _gradients(self, ctx: Any, *upstream: Any) -> tuple[Operand, ...]:
+    def _gradients(self, ctx: Any, *upstream: Any) -> tuple[OptTensor, ...]:
         if torch.is_grad_enabled():
             raise self.refusal("second")
         return self.gradients(self.backward, ctx, *upstream)
@@ -180,10 +227,26 @@ class Operator:
         return gradients, tuple(0 if need else None for need in needed)
 
 
-def _in_front(info: Any, in_dims: tuple[int | None, ...], tensors: Any) -> list[Operand]:
-    """Return tensors with the mapped dimension as their first one. A placeholder stays one."""
+def _operands(
+    query: Tensor, key: Tensor, value: Tensor, mask: OptTensor, band: list[int],
+    scale: float | None, group: int, options: list[int],
+) -> Operands:  # fmt: skip
+    """Return what the schema says as operands."""
+    return Operands(query, key, value, mask, Band.of(band), scale, group, options)
 
-    def moved(x: Operand, dim: int | None) -> Operand:
+
+def _gradients_like(*given: Any) -> tuple[Tensor, ...]:
+    """Return memory for the gradients that are needed, with nothing in it."""
+    return tuple(
+        x.new_empty(x.shape) if x is not None and need else not_computed(given[0])
+        for x, need in zip(given[:4], given[10], strict=True)
+    )
+
+
+def _in_front(info: Any, in_dims: tuple[int | None, ...], tensors: Any) -> list[OptTensor]:
+    """Return tensors with the mapped dimension as their first one. No numbers stay none."""
+
+    def moved(x: OptTensor, dim: int | None) -> OptTensor:
         if x is None or dim is not None:
             return None if x is None else x.movedim(dim or 0, 0)
         return x if x.shape == (0,) else x.expand(info.batch_size, *x.shape)
@@ -191,7 +254,7 @@ def _in_front(info: Any, in_dims: tuple[int | None, ...], tensors: Any) -> list[
     return [moved(x, dim) for x, dim in zip(tensors, in_dims, strict=False)]
 
 
-def _aligned(tensors: list[Operand]) -> list[Operand]:
+def _aligned(tensors: list[OptTensor]) -> list[OptTensor]:
     """Return all tensors in one rank, so that their first dimensions meet in broadcasting."""
     rank = max(x.ndim for x in tensors if x is not None)
     return [x if x is None else x[:, *(None,) * (rank - x.ndim)] for x in tensors]

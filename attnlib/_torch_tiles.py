@@ -17,14 +17,14 @@ from torch import Tensor
 
 from attnlib._checks import Band, blocks, broadcast_shapes
 from attnlib._tensors import zero_unseen
-from attnlib._torch_operators import Operand, largest
+from attnlib._torch_operators import OptTensor, largest_magnitude
 
 
-def heads(operands: Sequence[Operand], together: int) -> Iterator[list[Operand]]:
+def heads(operands: Sequence[OptTensor], heads_at_once: int) -> Iterator[list[OptTensor]]:
     """Walk over the batch: views (heads, rows, columns) of all operands, some heads at a time.
 
-    The first three are not broadcast among heads that come together, because gradients are added
-    up in views like theirs: each head needs its own memory.
+    The first three are not broadcast among the heads of one step, because gradients are added up in
+    views like theirs: each head needs its own memory.
     """
     batch = broadcast_shapes(*(x.shape[:-2] for x in operands if x is not None))
     rank = len(batch)
@@ -44,9 +44,10 @@ def heads(operands: Sequence[Operand], together: int) -> Iterator[list[Operand]]
             x if x is None else x[tuple(i * (n > 1) for i, n in zip(index, x.shape, strict=False))]
             for x in level
         ]
-        for first in range(0, batch[-1], together):
+        for first in range(0, batch[-1], heads_at_once):
             yield [
-                x if x is None or len(x) < batch[-1] else x[first : first + together] for x in here
+                x if x is None or len(x) < batch[-1] else x[first : first + heads_at_once]
+                for x in here
             ]
 
 
@@ -86,13 +87,17 @@ def sizes(
 
 
 def grouped(
-    group: int, query: Operand, key: Operand, value: Operand, *others: Operand
-) -> list[Operand]:
+    group: int,
+    query: OptTensor,
+    key: OptTensor,
+    value: OptTensor,
+    *others: OptTensor,
+) -> list[OptTensor]:
     """Return grouped heads with an axis of their own, along which keys and values broadcast."""
     if group == 1:
         return [query, key, value, *others]
 
-    def split(x: Operand) -> Operand:
+    def split(x: OptTensor) -> OptTensor:
         if x is None or x.ndim < 3:
             return x
         *batch, n_heads, n_rows, n_columns = x.shape
@@ -115,7 +120,7 @@ class Tiles:
     """
 
     def __init__(
-        self, query: Tensor, key: Tensor, mask: Operand, band: Band, scale: float,
+        self, query: Tensor, key: Tensor, mask: OptTensor, band: Band, scale: float,
         dtype: torch.dtype, room: int, *, natural: bool = False,
     ) -> None:  # fmt: skip
         self.mask, self.band, self.scale = mask, band, scale
@@ -123,8 +128,8 @@ class Tiles:
         self.unit, self.power = 1.0, torch.exp
         if mask is None and query.device.type == "cpu" and not natural:
             start, stop = band.span(slice(0, query.shape[-2]), key.shape[-2])
-            bound = abs(scale) * query.shape[-1] * largest(query)
-            bound *= largest(key[..., start:stop, :])
+            bound = abs(scale) * query.shape[-1] * largest_magnitude(query)
+            bound *= largest_magnitude(key[..., start:stop, :])
             if not bound / math.log(2) > torch.finfo(dtype).max / 2:
                 self.unit, self.power = math.log(2), torch.exp2
         # A large query times a large scale could be ∞ on the way.
@@ -153,7 +158,7 @@ class Tiles:
             allowed = allowed & self.band.sees(queries[:, None], keys)
         return zero_unseen(key[:, columns], allowed), zero_unseen(value[:, columns], allowed)
 
-    def allowed(self, rows: slice, columns: slice) -> Operand:
+    def allowed(self, rows: slice, columns: slice) -> OptTensor:
         """Return which keys of a tile the mask lets take part, None for all of them."""
         if self.mask is None:
             return None
@@ -210,8 +215,6 @@ class Tiles:
 
 
 def cut(mask: Tensor, rows: slice, columns: slice) -> Tensor:
-    """Cut a tile out of what broadcasts to (G, L, S)."""
-    everything = slice(None)
-    return mask[
-        :, rows if mask.shape[1] > 1 else everything, columns if mask.shape[2] > 1 else everything
-    ]
+    """Cut a tile out of what broadcasts to (…, L, S)."""
+    rows = rows if mask.shape[-2] > 1 else slice(None)
+    return mask[..., rows, columns if mask.shape[-1] > 1 else slice(None)]

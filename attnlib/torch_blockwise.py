@@ -34,18 +34,26 @@ import torch
 from torch import Tensor
 
 from attnlib._checks import (
-    FARTHEST,
+    MAX_LENGTH,
     Band,
     Options,
     Window,
     blocks,
     check_flag,
     checked_count,
-    checked_scale,
 )
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, checked_tensors, computing_dtype
-from attnlib._torch_operators import Operand, Operator, Results, largest, placeholder, wide_results
+from attnlib._torch_operators import (
+    Kept,
+    Operands,
+    Operator,
+    OptTensor,
+    Results,
+    Upstream,
+    near_overflow,
+    unrounded_results,
+)
 from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 
 
@@ -77,8 +85,8 @@ def _fold(
 
 def _differentiate(
     tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, output: Tensor, d_output: Tensor,
-    m: Tensor, ell: Tensor, d_lse: Tensor, d_query: Operand, d_key: Operand, d_value: Operand,
-    d_mask: Operand, block_q: int, block_k: int,
+    m: Tensor, ell: Tensor, d_lse: Tensor, d_query: OptTensor, d_key: OptTensor, d_value: OptTensor,
+    d_mask: OptTensor, block_q: int, block_k: int,
 ) -> None:  # fmt: skip
     """Add what some heads contribute to the gradients that are wanted."""
     for rows in blocks(0, query.shape[1], block_q):
@@ -147,9 +155,9 @@ def _attend(
     """Return the output, and the log-sum-exp."""
     call = Call((query, key, value), options)
     sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
-    # 0 is to be chosen. A block of FARTHEST holds every sequence.
+    # 0 is to be chosen. A block of MAX_LENGTH holds every sequence.
     lengths = [
-        0 if size is None else min(checked_count(name, size, least=1), FARTHEST)
+        0 if size is None else min(checked_count(name, size, least=1), MAX_LENGTH)
         for name, size in sizes.items()
     ]
     results = _operator(call, [*lengths, 0])
@@ -188,24 +196,22 @@ def block_sizes(query: Tensor, key: Tensor, *, is_causal: bool = False) -> tuple
     return sizes(query, key, band, dtype, 0, 0)
 
 
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
+def _forward(operands: Operands) -> Results:
     """Return output, log-sum-exp and its two terms, in the dtype that sums are kept in."""
-    results = wide_results(query, key, value, attn_mask, band, scale, group, options)
+    query, key, value, mask = operands[:4]
+    results = unrounded_results(operands)
     output, lse, m, ell, _ = results
     if not lse.numel() or not key.shape[-2]:
         for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
             tensor.fill_(number)
         return results
-    tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, output.dtype, options)
+    tiles, lengths, heads_at_once = _tiles(operands, output.dtype)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
     room = _headroom(value[..., start:stop, :], output.dtype)
     of_rows = output, m[..., None], ell[..., None]
-    operands = grouped(group, query, key, value, attn_mask, *of_rows)
+    level = grouped(operands.group, query, key, value, mask, *of_rows)
     with torch.autocast(query.device.type, enabled=False):
-        for q, k, v, tiles.mask, *rows in heads(operands, together):
+        for q, k, v, tiles.mask, *rows in heads(level, heads_at_once):
             assert k is not None and v is not None
             k, v = k.to(output.dtype), v.to(output.dtype)
             v = v if room is None else v * room.factor
@@ -228,64 +234,51 @@ class Headroom(NamedTuple):
 
 
 def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
-    """Return the headroom that values need, None for none.
-
-    The fold adds up S values before it divides by ℓ, so values within a factor 2 S of the largest
-    number need it. On a GPU it is never None, because to decide would be to wait for the GPU.
-    """
-    n_keys = max(1, value.shape[-2])  # a band may leave none
-    limit = torch.finfo(dtype).max / (2 * n_keys)
-    if not value.numel() or (value.device.type == "cpu" and largest(value) <= limit):
+    """Return the headroom that values need, None for none."""
+    if (found := near_overflow(value, dtype)) is None:
         return None
-    bound = value.abs().nan_to_num(nan=0.0, posinf=0.0).amax().to(dtype)
-    factor = torch.where(bound > limit, 0.5 ** (2 * n_keys).bit_length(), 1.0).to(dtype)
-    return Headroom(factor, bound)
+    bound, is_near = found
+    factor = torch.where(is_near, 0.5 ** (2 * value.shape[-2]).bit_length(), 1.0)
+    return Headroom(factor.to(dtype), bound)
 
 
 def _backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
-    ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
-    band: list[int], scale: float | None, group: int, options: list[int],
-) -> tuple[Tensor, ...]:  # fmt: skip
+    operands: Operands, kept: Kept, upstream: Upstream, needed: list[bool]
+) -> list[OptTensor]:
     """Return the gradients that are needed."""
-    inputs, dtype = (query, key, value, attn_mask), output.dtype
+    inputs, dtype, device = operands[:4], kept.output.dtype, operands.query.device
     gradients = [
-        torch.zeros(x.shape, dtype=dtype, device=x.device) if x is not None and need else None
+        torch.zeros(x.shape, dtype=dtype, device=device) if x is not None and need else None
         for x, need in zip(inputs, needed, strict=True)
     ]
-    tiles, lengths, together = _tiles(query, key, attn_mask, band, scale, dtype, options)
-    if m.numel() and key.shape[-2]:
-        columns = (x[..., None] for x in (m, ell, d_lse))
-        operands = grouped(group, *inputs, output, d_output.to(dtype), *columns)
-        sums = grouped(group, *gradients)
-        with torch.autocast(query.device.type, enabled=False):
-            for q, k, v, tiles.mask, *rest in heads([*operands, *sums], together):
+    tiles, lengths, heads_at_once = _tiles(operands, dtype)
+    if kept.m.numel() and operands.key.shape[-2]:
+        columns = (x[..., None] for x in (kept.m, kept.ell, upstream.lse))
+        level = grouped(operands.group, *inputs, kept.output, upstream.output.to(dtype), *columns)
+        sums = grouped(operands.group, *gradients)
+        with torch.autocast(device.type, enabled=False):
+            for q, k, v, tiles.mask, *rest in heads([*level, *sums], heads_at_once):
                 assert k is not None and v is not None
                 _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
     if gradients[0] is not None:
         gradients[0].mul_(tiles.scale)
     if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`
         gradients[1].mul_(tiles.scale / tiles.before)
-    return tuple(
-        placeholder(query) if x is None or sum_ is None else sum_.to(x.dtype)
-        for sum_, x in zip(gradients, inputs, strict=True)
-    )
+    return gradients
 
 
-def _tiles(
-    query: Tensor, key: Tensor, mask: Operand, band: list[int], scale: float | None,
-    dtype: torch.dtype, options: list[int],
-) -> tuple[Tiles, list[int], int]:  # fmt: skip
-    """Return the tiles, the lengths of their sides, and how many heads come together.
+def _tiles(operands: Operands, dtype: torch.dtype) -> tuple[Tiles, list[int], int]:
+    """Return the tiles, the lengths of their sides, and how many heads to take at once.
 
     The options are the lengths, 0 where they are to be chosen, and whether m is to be in units of
     1, so that calls on some of the keys can be merged.
     """
-    limits, factor = Band.of(band), checked_scale(scale, query.shape[-1])
-    *lengths, together = sizes(query, key, limits, dtype, *options[:2])
-    room = together * math.prod(lengths)
-    tiles = Tiles(query, key, mask, limits, factor, dtype, room, natural=bool(options[2]))
-    return tiles, lengths, together
+    query, key, _, mask, band, *_ = operands
+    block_q, block_k, natural = operands.options
+    *lengths, heads_at_once = sizes(query, key, band, dtype, block_q, block_k)
+    room = heads_at_once * math.prod(lengths)
+    tiles = Tiles(query, key, mask, band, operands.scale, dtype, room, natural=bool(natural))
+    return tiles, lengths, heads_at_once
 
 
-_operator = Operator("torch_blockwise", _forward, wide_results, _backward)
+_operator = Operator("torch_blockwise", _forward, unrounded_results, _backward)

@@ -24,7 +24,7 @@ import torch
 
 from attnbook.compiled import Code, gpu, read
 from attnlib.triton_fused import launch, tuning
-from attnlib.triton_fused.launch import Band, Results, Wanted
+from attnlib.triton_fused.launch import Band, Kept, Operands, Results, Upstream, Wanted
 from attnlib.triton_fused.tuning import Blocks
 
 ARCHITECTURES, WIDTHS = (75, 80, 90), (64, 128, 256)
@@ -95,9 +95,8 @@ def compiled(setting: Setting) -> list[Row]:
     lse, m, log2_ell = (torch.zeros(1, 4, 1024, dtype=wide) for _ in range(3))
     mask_dtype = setting.dtype if setting.kernel == "mask_backward" else mask_dtype
     mask = torch.ones(1024, 1024, dtype=getattr(torch, mask_dtype)) if mask_dtype else None
-    operands = launch.Operands(query, key, value, mask)
-    kept = launch.Kept(output, lost, m, log2_ell)
-    upstream = launch.Upstream(output, lse)
+    operands = Operands(query, key, value, mask, band, 0.1, 1, [deterministic, 0])
+    kept, upstream = Kept(output, m, log2_ell, lost), Upstream(output, lse)
     run, choose = JITFunction.run, tuning.Kernel.chosen
 
     def compile_only(function: Any, *arguments: Any, grid: Any, warmup: bool, **given: Any) -> None:
@@ -112,9 +111,9 @@ def compiled(setting: Setting) -> list[Row]:
     try:
         with gpu(setting.architecture):
             results = Results(output, lse, m, log2_ell, lost)
-            launch.attend(operands, results, 0.1, band, 1)
+            launch.attend(operands, results)
             needed = [True, True, True, setting.kernel == "mask_backward"]
-            launch.differentiate(operands, kept, upstream, needed, 0.1, band, 1, deterministic)
+            launch.differentiate(operands, kept, upstream, needed)
     finally:
         JITFunction.run, tuning.Kernel.chosen = run, choose
     return rows

@@ -41,7 +41,8 @@ from attnlib import torch_blockwise  # noqa: F401 (its operators compute a piece
 from attnlib._checks import Options, Window, check_flag, checked_count, upcast
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
-from attnlib._torch_operators import Operand, placeholder, wide_results
+from attnlib._torch_operators import Operands, OptTensor, not_computed, unrounded_results
+from attnlib._torch_tiles import cut
 from attnlib.torch_decoding import merge
 from attnlib.torch_ring._links import Link, ProcessLink
 from attnlib.torch_ring._shards import BALANCES, Plan, Span, check_balance, layout, shard, unshard
@@ -62,7 +63,7 @@ OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and computes with e^
 
 
 def _pass_forward(
-    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: OptTensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return o, m and log ℓ of the queries of one device."""
     o, m, log_ell = _nothing_seen(plan, query, key, value)
@@ -72,10 +73,10 @@ def _pass_forward(
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
         for rows, columns, positions, band in plan.pieces(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in held)
+            tile = None if mask is None else cut(mask, rows, positions)
             o_piece, _, m_piece, ell_piece, _ = torch.ops.attnlib.torch_blockwise(
-                query[..., rows, :], k, v, _tile(mask, rows, positions), band.numbers(), plan.scale,
-                plan.group, OWN_TILES,
-            )  # fmt: skip
+                query[..., rows, :], k, v, tile, band.numbers(), plan.scale, plan.group, OWN_TILES
+            )
             M = torch.maximum(m[..., rows], m_piece)
             logs = [log_ell[..., rows] + (m[..., rows] - M), ell_piece.log() + (m_piece - M)]
             o[..., rows, :], log_ell[..., rows] = merge([o[..., rows, :], o_piece], logs)
@@ -85,7 +86,7 @@ def _pass_forward(
 
 
 def _pass_backward(
-    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: Operand, o: Tensor,
+    link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: OptTensor, o: Tensor,
     d_o: Tensor, m: Tensor, ell: Tensor, d_lse: Tensor, mask_needed: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Return the gradients of one device's query, key and value, and of its mask if needed.
@@ -93,26 +94,28 @@ def _pass_backward(
     Those of half precision are added up in float32.
     """
     query, mask = upcast(query), mask if mask is None else upcast(mask)
-    d_query, d_mask = _zeros(query), _zeros(mask) if mask_needed and mask is not None else None
+    d_query = query.new_zeros(query.shape)
+    d_mask = mask.new_zeros(mask.shape) if mask_needed and mask is not None else None
     held, returned = [key, value], None
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
         arrived = None if is_last else link.pass_on(held, plan.n_keys(source - 1))
         wide = [upcast(x) for x in held]
-        d_key, d_value = map(_zeros, wide)
+        d_key, d_value = (x.new_zeros(x.shape) for x in wide)
         for rows, columns, positions, band in plan.pieces(link.rank, source, mask is not None):
             k, v = (x[..., columns, :] for x in wide)
+            tile = None if mask is None else cut(mask, rows, positions)
             dq, dk, dv, d_tile = torch.ops.attnlib.torch_blockwise_backward(
-                query[..., rows, :], k, v, _tile(mask, rows, positions), o[..., rows, :],
-                m[..., rows], ell[..., rows], placeholder(query), d_o[..., rows, :],
+                query[..., rows, :], k, v, tile, o[..., rows, :],
+                m[..., rows], ell[..., rows], not_computed(query), d_o[..., rows, :],
                 d_lse[..., rows], [True, True, True, mask_needed], band.numbers(), plan.scale,
                 plan.group, OWN_TILES,
             )  # fmt: skip
             d_query[..., rows, :] += dq
             d_key[..., columns, :] += dk
             d_value[..., columns, :] += dv
-            if (whole := _tile(d_mask, rows, positions)) is not None:
-                whole += d_tile
+            if d_mask is not None:
+                cut(d_mask, rows, positions).add_(d_tile)
         if returned:  # what the devices before have added up for these keys
             d_key, d_value = map(torch.add, returned(), (d_key, d_value))
         returned = link.pass_on([d_key, d_value], plan.n_keys(source - 1))
@@ -123,20 +126,9 @@ def _pass_backward(
 
 def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     """Return o, m and log ℓ of queries that have seen no key: 0, the least number, and -∞."""
-    o, log_ell, m, *_ = wide_results(query, key, value, None, [], plan.scale, plan.group, [])
+    operands = Operands(query, key, value, None, plan.band, plan.scale, plan.group)
+    o, log_ell, m, *_ = unrounded_results(operands)
     return o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
-
-
-def _zeros(x: Tensor) -> Tensor:
-    return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
-
-
-def _tile(mask: Operand, rows: slice, positions: slice) -> Operand:
-    """Cut rows of a shard and positions of the sequence out of a mask that broadcasts."""
-    if mask is None:
-        return None
-    rows = rows if mask.shape[-2] > 1 else slice(None)
-    return mask[..., rows, positions if mask.shape[-1] > 1 else slice(None)]
 
 
 # Between processes --------------------------------------------------------------------------------
@@ -259,7 +251,7 @@ class _BetweenProcesses(torch.autograd.Function):
         return o.to(query.dtype), m + log_ell
 
     @staticmethod
-    def backward(ctx: Any, d_o: Tensor, d_lse: Tensor) -> tuple[Operand, ...]:
+    def backward(ctx: Any, d_o: Tensor, d_lse: Tensor) -> tuple[OptTensor, ...]:
         if torch.is_grad_enabled():
             raise _operator.refusal("second")
         query, key, value, o, m, ell = ctx.saved_tensors

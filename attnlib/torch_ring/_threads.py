@@ -11,9 +11,17 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band
-from attnlib._torch_operators import Operand, Operator, Results, placeholder, wide_results
-from attnlib.torch_ring._shards import BALANCES, Plan, Span, layout, shard, unshard
+from attnlib._torch_operators import (
+    Kept,
+    Operands,
+    Operator,
+    OptTensor,
+    Results,
+    Upstream,
+    not_computed,
+    unrounded_results,
+)
+from attnlib.torch_ring._shards import BALANCES, Plan, layout, shard, unshard
 
 T = TypeVar("T")
 
@@ -71,64 +79,54 @@ def operator(
     The operator's options are the number of devices and the index of the balance in BALANCES.
     """
 
-    def forward(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-        scale: float | None, group: int, options: list[int],
-    ) -> Results:  # fmt: skip
-        plan = _plan(query, key, band, scale, group, options)
+    def forward(operands: Operands) -> Results:
+        plan, ring = _plan(operands), (operands.options[0], operands.query.device)
 
         def device(link: ThreadLink) -> tuple[Tensor, Tensor, Tensor]:
-            queries, keys = plan.queries[link.rank], plan.keys[link.rank]
-            own = shard(query, queries), shard(key, keys), shard(value, keys)
-            return attend(link, plan, *own, _rows(attn_mask, queries))
+            return attend(link, plan, *_own(operands, plan, link.rank))
 
-        o, m, log_ell = zip(*between_threads(device, options[0], query.device), strict=True)
+        o, m, log_ell = zip(*between_threads(device, *ring), strict=True)
         output = unshard(o, plan.queries)
         all_m, all_log_ell = (unshard(x, plan.queries, dim=-1) for x in (m, log_ell))
         lse = all_m + all_log_ell
-        return Results(output, lse, all_m, all_log_ell.exp(), placeholder(query))
+        return Results(output, lse, all_m, all_log_ell.exp(), not_computed(operands.query))
 
     def backward(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor,
-        m: Tensor, ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor,
-        needed: list[bool], band: list[int], scale: float | None, group: int, options: list[int],
-    ) -> tuple[Tensor, ...]:  # fmt: skip
-        plan = _plan(query, key, band, scale, group, options)
+        operands: Operands, kept: Kept, upstream: Upstream, needed: list[bool]
+    ) -> list[OptTensor]:
+        plan, ring = _plan(operands), (operands.options[0], operands.query.device)
 
         def device(link: ThreadLink) -> list[Tensor]:
-            queries, keys = plan.queries[link.rank], plan.keys[link.rank]
-            own = shard(query, queries), shard(key, keys), shard(value, keys)
-            of_rows = [shard(x, queries, dim=-1) for x in (m, ell, d_lse)]
-            outputs = shard(output, queries), shard(d_output, queries)
-            mask = _rows(attn_mask, queries)
-            return differentiate(link, plan, *own, mask, *outputs, *of_rows, needed[3])
+            queries = plan.queries[link.rank]
+            outputs = shard(kept.output, queries), shard(upstream.output, queries)
+            of_rows = [shard(x, queries, dim=-1) for x in (kept.m, kept.ell, upstream.lse)]
+            own = _own(operands, plan, link.rank)
+            return differentiate(link, plan, *own, *outputs, *of_rows, needed[3])
 
-        shards = list(zip(*between_threads(device, options[0], query.device), strict=True))
+        shards = list(zip(*between_threads(device, *ring), strict=True))
         spans = plan.queries, plan.keys, plan.keys
-        found = [unshard(x, own) for x, own in zip(shards, spans, strict=False)]
-        if attn_mask is not None and needed[3]:
-            has_rows = attn_mask.shape[-2] > 1
-            found += [
-                unshard(shards[3], plan.queries) if has_rows else torch.stack(shards[3]).sum(0)
-            ]
-        inputs = zip((query, key, value, attn_mask), needed, strict=True)
-        return tuple(
-            found[i].to(x.dtype) if need and x is not None else placeholder(query)
-            for i, (x, need) in enumerate(inputs)
-        )
+        found: list[OptTensor] = [unshard(x, own) for x, own in zip(shards, spans, strict=False)]
+        if len(shards) == 3:
+            return [*found, None]
+        has_rows = operands.mask is not None and operands.mask.shape[-2] > 1
+        of_mask = unshard(shards[3], plan.queries) if has_rows else torch.stack(shards[3]).sum(0)
+        return [*found, of_mask]
 
-    return Operator(name, forward, wide_results, backward)
+    return Operator(name, forward, unrounded_results, backward)
 
 
-def _plan(
-    query: Tensor, key: Tensor, band: list[int], scale: float | None, group: int,
-    options: list[int],
-) -> Plan:  # fmt: skip
-    n_devices, balance = options[0], BALANCES[options[1]]
-    queries, keys = (layout(x.shape[-2], n_devices, balance) for x in (query, key))
-    return Plan(queries, keys, Band.of(band), scale, group)
+def _plan(operands: Operands) -> Plan:
+    query, key, _, _, band, scale, group, (n_devices, balance) = operands
+    queries, keys = (layout(x.shape[-2], n_devices, BALANCES[balance]) for x in (query, key))
+    return Plan(queries, keys, band, scale, group)
 
 
-def _rows(mask: Operand, spans: list[Span]) -> Operand:
-    """Return the rows of a mask that belong to some queries; a single row belongs to all."""
-    return mask if mask is None or mask.shape[-2] == 1 else shard(mask, spans)
+def _own(operands: Operands, plan: Plan, rank: int) -> tuple[Tensor, Tensor, Tensor, OptTensor]:
+    """Return a device's shards of query, key and value, and the rows of the mask for its queries.
+
+    A single row of a mask belongs to all queries.
+    """
+    (query, key, value, mask), (queries, keys) = operands[:4], (plan.queries[rank], plan.keys[rank])
+    if mask is not None and mask.shape[-2] > 1:
+        mask = shard(mask, queries)
+    return shard(query, queries), shard(key, keys), shard(value, keys), mask

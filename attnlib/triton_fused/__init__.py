@@ -34,11 +34,19 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band, Options, Window, check_flag, checked_scale
+from attnlib._checks import Options, Window, check_flag
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
-from attnlib._torch_operators import Operand, Operator, Results, placeholder, results_like
-from attnlib.triton_fused.launch import INTERPRETED, Kept, Operands, Upstream, attend, differentiate
+from attnlib._torch_operators import (
+    Kept,
+    Operands,
+    Operator,
+    OptTensor,
+    Results,
+    Upstream,
+    empty_results,
+)
+from attnlib.triton_fused.launch import INTERPRETED, attend, differentiate
 
 _LARGEST_WIDTH = 256
 
@@ -117,27 +125,20 @@ def scaled_dot_product_attention_with_lse(
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
 
 
-def _like(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
+def _like(operands: Operands) -> Results:
     """Return the results' memory, with nothing in it."""
-    _, keeps = options
-    results = results_like(query, key, value, group, query.dtype, _wide(query.dtype, scale))
+    dtype, scale, (_, keeps) = operands.query.dtype, operands.scale_asked_for, operands.options
+    # The dtype that sums are kept in must hold scale · log₂e.
+    wide = computing_dtype(dtype, None if scale is None else scale / math.log(2))
+    results = empty_results(operands, dtype, wide)
     return results._replace(lost=torch.empty_like(results.output)) if keeps else results
 
 
-def _run_forward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, band: list[int],
-    scale: float | None, group: int, options: list[int],
-) -> Results:  # fmt: skip
+def _run_forward(operands: Operands) -> Results:
     """Return output, log-sum-exp, m and log₂ ell, and what the output lost when it was rounded."""
-    results = _like(query, key, value, attn_mask, band, scale, group, options)
-    if results.lse.numel() and key.shape[-2]:
-        attend(
-            Operands(query, key, value, attn_mask), results,
-            checked_scale(scale, query.shape[-1]), Band.of(band), group,
-        )  # fmt: skip
+    results = _like(operands)
+    if results.lse.numel() and operands.key.shape[-2]:
+        attend(operands, results)
     else:
         for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
             tensor.fill_(number)
@@ -145,32 +146,12 @@ def _run_forward(
 
 
 def _run_backward(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Operand, output: Tensor, m: Tensor,
-    log2_ell: Tensor, lost: Tensor, d_output: Tensor, d_lse: Tensor, needed: list[bool],
-    band: list[int], scale: float | None, group: int, options: list[int],
-) -> tuple[Tensor, ...]:  # fmt: skip
+    operands: Operands, kept: Kept, upstream: Upstream, needed: list[bool]
+) -> list[OptTensor]:
     """Return the gradients that are needed."""
-    inputs = (query, key, value, attn_mask)
-    deterministic, _ = options
-    if m.numel() and key.shape[-2]:
-        gradients = differentiate(
-            Operands(query, key, value, attn_mask), Kept(output, lost, m, log2_ell),
-            Upstream(d_output, d_lse), needed, checked_scale(scale, query.shape[-1]),
-            Band.of(band), group, bool(deterministic),
-        )  # fmt: skip
-    else:
-        gradients = [x if x is None else torch.zeros_like(x) for x in inputs]
-    return tuple(
-        sums.sum_to_size(x.shape).to(x.dtype).contiguous()
-        if need and x is not None and sums is not None
-        else placeholder(query)
-        for x, sums, need in zip(inputs, gradients, needed, strict=True)
-    )
-
-
-def _wide(dtype: torch.dtype, scale: float | None) -> torch.dtype:
-    """Return the dtype that sums are kept in, which must hold scale · log₂e."""
-    return computing_dtype(dtype, None if scale is None else scale / math.log(2))
+    if kept.m.numel() and operands.key.shape[-2]:
+        return differentiate(operands, kept, upstream, needed)
+    return [x if x is None else torch.zeros_like(x) for x in operands[:4]]
 
 
 def _check_that_it_runs(query: Tensor, value: Tensor) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnlib._checks import Band
-from attnlib._torch_operators import Operand, Results, largest
+from attnlib._torch_operators import Kept, Operands, OptTensor, Results, Upstream, near_overflow
 from attnlib.triton_fused._backward import Gradients, Rows, Wanted, compute_d
 from attnlib.triton_fused._forward import Outputs
 from attnlib.triton_fused._mask_backward import Shared
@@ -51,7 +51,7 @@ def _level(x: Tensor, batch: Sequence[int], group: int = 1) -> Tensor:
     return x.expand(*[1] * (2 - len(batch)), *batch[:-1], *heads, *x.shape[-2:])
 
 
-def _walk(operands: list[Operand]) -> Iterator[list[Any]]:
+def _walk(operands: list[OptTensor]) -> Iterator[list[Any]]:
     """Walk over the leading dimensions but the last two, which are the kernels' batch and heads.
 
     Two dimensions that lie in memory like one are taken as one.
@@ -79,48 +79,18 @@ def _ready(device: torch.device) -> Iterator[None]:
             yield
 
 
-class Kept(NamedTuple):
-    """What the forward keeps for the backward, beside its inputs."""
-
-    output: Tensor
-    lost: Tensor  # what the output lost when it was rounded, or no numbers
-    m: Tensor
-    log2_ell: Tensor
-
-
-class Upstream(NamedTuple):
-    """The gradients by what the forward returned."""
-
-    output: Tensor
-    lse: Tensor
-
-
-class Operands(NamedTuple):
-    """What the forward starts from; the mask is None or broadcasts to (…, L, S)."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    mask: Operand
-
-
 def _padded(width: int) -> int:
     """Return the width of a tile: tl.dot takes powers of two from 16 on."""
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def _view(x: Operand) -> View | None:
+def _view(x: OptTensor) -> View | None:
     """Return a tensor with four dimensions as the kernels take it."""
     return None if x is None else View(x, x.stride())
 
 
-def _within(bound: int, n_queries: int, n_keys: int) -> int:
-    """Return a bound that says the same and fits 32 bits."""
-    return max(-n_queries, min(bound, n_keys))
-
-
 def arguments(
-    q: Tensor, k: Tensor, v: Tensor, mask: Operand, wide: torch.dtype, scale: float, band: Band,
+    q: Tensor, k: Tensor, v: Tensor, mask: OptTensor, wide: torch.dtype, scale: float, band: Band,
     group: int, keeps: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the three kernels have in common."""
@@ -130,8 +100,8 @@ def arguments(
     if mask is not None:
         kind = BOOLEAN if mask.dtype == torch.bool else FLOATING
         mask = mask.view(torch.uint8) if mask.dtype == torch.bool else mask
-    low, high = (
-        _within(bound, n_queries, n_keys)
+    low, high = (  # a bound beyond the keys says the same as one that fits 32 bits
+        max(-n_queries, min(bound, n_keys))
         for bound in (band.first - (band.left or 0), band.first + (band.right or 0))
     )
     span = 0 if band.left is None or band.right is None else max(0, high + 1 - low)
@@ -153,37 +123,31 @@ def arguments(
     }  # fmt: skip
 
 
-def _level_all(operands: Operands, batch: Sequence[int], group: int) -> list[Operand]:
+def _level_all(operands: Operands, batch: Sequence[int]) -> list[OptTensor]:
     """Expand the operands' leading dimensions to those of the result."""
-    query, key, value, mask = operands
+    query, key, value, mask, _, _, group, _ = operands
     if mask is not None:
         mask = mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2])
     level = [_level(query, batch), _level(key, batch, group), _level(value, batch, group)]
     return [*level, None if mask is None else _level(mask, batch)]
 
 
-def attend(operands: Operands, results: Results, scale: float, band: Band, group: int) -> None:
-    """Compute the output (…, L, E_v) and what its rounding lost, the log-sum-exp and its two terms.
-
-    Args:
-        operands: query, key and value, with leading dimensions that broadcast, and the mask.
-        results: Memory that is filled. Where `lost` has no numbers, it is left out. Of ell the
-            logarithm in base 2 is stored.
-        scale: The positive factor on scores.
-        band: The keys that each query sees by its position.
-        group: Query heads that share one key head.
-    """
+def attend(operands: Operands, results: Results) -> None:
+    """Fill the results. Of ell the logarithm in base 2 is stored; `lost` may have no numbers."""
     output, lse, m, log2_ell, lost = results
-    batch = output.shape[:-2]
-    levelled: list[Operand] = [
-        *_level_all(operands, batch, group),
+    batch, band, scale, group = output.shape[:-2], operands.band, operands.scale, operands.group
+    levelled: list[OptTensor] = [
+        *_level_all(operands, batch),
         _level(output, batch), _level(lost, batch) if lost.numel() else None,
         *(_level(x[..., None], batch) for x in (lse, m, log2_ell)),
     ]  # fmt: skip
     start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
     value, headroom = operands.value[..., start:end, :], None
-    if value.dtype != torch.float16:  # which is added up in float32, with room enough
-        headroom = _headroom(value, lse.dtype)
+    # float16 is added up in float32, with room enough. For others a number may be subtracted from
+    # all exponents of 2. All weights are then smaller by one factor, which cancels in o / ell.
+    if value.dtype != torch.float16 and (found := near_overflow(value, lse.dtype)) is not None:
+        exponent = math.ceil(math.log2(2 * value.shape[-2]))
+        headroom = torch.where(found[1], exponent, 0.0).to(lse.dtype)
     with _ready(operands.query.device):
         for q, k, v, mask, o, rounding, *sums in _walk(levelled):
             FORWARD(
@@ -193,45 +157,21 @@ def attend(operands: Operands, results: Results, scale: float, band: Band, group
             )  # fmt: skip
 
 
-def _headroom(value: Tensor, dtype: torch.dtype) -> Operand:
-    """Return what to subtract from all exponents of 2, so that S values can be added up.
-
-    All weights are then smaller by one factor, which cancels in o / ell. None stands for 0, which
-    it is unless values lie within a factor 2 S of the largest number. On a GPU it is always a
-    tensor, because to decide would be to wait for the GPU.
-    """
-    n_keys = max(1, value.shape[-2])  # a band may leave none
-    limit = torch.finfo(dtype).max / (2 * n_keys)
-    if not value.numel() or (value.device.type == "cpu" and largest(value) <= limit):
-        return None
-    room = math.ceil(math.log2(2 * n_keys))
-    size = value.abs().nan_to_num(nan=0.0, posinf=math.inf).amax()
-    return torch.where(size > limit, room, 0.0).to(dtype)
-
-
 def differentiate(
-    operands: Operands, kept: Kept, upstream: Upstream, needed: Sequence[bool], scale: float,
-    band: Band, group: int, deterministic: bool,
-) -> list[Operand]:  # fmt: skip
+    operands: Operands, kept: Kept, upstream: Upstream, needed: Sequence[bool]
+) -> list[OptTensor]:
     """Return the gradients that are needed, each with all leading dimensions of the result.
 
-    That of the mask has the shape of the mask, and is wide.
-    A gradient that will be summed over some of them or over shares of a group, and dQ by atomic
-    additions, is kept wide.
-
-    Args:
-        operands, scale, band, group: As given to `attend`.
-        kept: What `attend` wrote.
-        upstream: The gradients by output and log-sum-exp.
-        needed: Whether the gradients by query, key, value and mask are needed.
-        deterministic: False computes dQ by atomic additions.
+    That of the mask has the shape of the mask. It is in float32 (or float64), and so are a gradient
+    that will be summed over leading dimensions or over shares of a group, and dQ by atomic
+    additions, which is computed where the first option, `deterministic`, is False.
     """
-    query, key, value, mask = operands
-    batch, wide = kept.output.shape[:-2], kept.m.dtype
-    level = _level_all(operands, batch, group)
+    query, key, value, mask, band, _, group, (deterministic, *_) = operands
+    batch, wide, scale = kept.output.shape[:-2], kept.m.dtype, operands.scale
+    level = _level_all(operands, batch)
     members = _members(level, group)
     scatters = bool(needed[0]) and not deterministic
-    gradients: list[Operand] = []
+    gradients: list[OptTensor] = []
     for i, (x, y, need) in enumerate(zip((query, key, value), level, needed, strict=False)):
         assert y is not None
         adds_up = scatters and i == 0
@@ -244,11 +184,11 @@ def differentiate(
     d_mask = level_d_mask = None
     if needed[3] and mask is not None:
         d_mask = torch.zeros(mask.shape, dtype=wide, device=mask.device)
-        level_d_mask = _level_all(Operands(query, key, value, d_mask), batch, group)[3]
+        level_d_mask = _level_all(operands._replace(mask=d_mask), batch)[3]
     # The kernels count numbers of a row one after the other; vmap may have expanded them.
-    row_wise = [x.to(wide).contiguous() for x in (kept.m, kept.log2_ell, upstream.lse)]
+    row_wise = [x.to(wide).contiguous() for x in (kept.m, kept.ell, upstream.lse)]
     row_wise.append(torch.empty_like(row_wise[0]))
-    levelled: list[Operand] = [
+    levelled: list[OptTensor] = [
         *level, _level(kept.output, batch),
         _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
         *(_level(x[..., None], batch) for x in row_wise), *gradients, level_d_mask,
@@ -295,7 +235,7 @@ def _differentiate_mask(d_mask: Tensor, heads: int, common: dict[str, Any]) -> N
     own += found
 
 
-def _members(level: Sequence[Operand], group: int) -> int:
+def _members(level: Sequence[OptTensor], group: int) -> int:
     """Return how many query heads one program of `keys_backward` adds up.
 
     The whole group, unless there would be too few programs: then they share it.

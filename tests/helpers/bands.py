@@ -29,12 +29,13 @@ def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]
     group, shape = query.shape[1], query.shape[:-1]
     output, lost = query.new_empty(*shape, E_V), query.new_empty(0)
     lse, shift, log2_sum = (query.new_empty(shape) for _ in range(3))
-    attend(given, Results(output, lse, shift, log2_sum, lost), SCALE, band, group)
+    given = given._replace(
+        band=band, scale_asked_for=SCALE, group=group, options=[deterministic, 0]
+    )
+    attend(given, Results(output, lse, shift, log2_sum, lost))
     needed = [True] * 3 + [given.mask is not None and given.mask.is_floating_point()]
-    gradients = differentiate(
-        given, Kept(output, lost, shift, log2_sum), upstream(output, lse), needed, SCALE, band,
-        group, deterministic,
-    )  # fmt: skip
+    kept = Kept(output, shift, log2_sum, lost)
+    gradients = differentiate(given, kept, upstream(output, lse), needed)
     return [output, lse, *(x for x in gradients if x is not None)]
 
 
