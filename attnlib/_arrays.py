@@ -55,18 +55,16 @@ class Call(CheckedCall):
         mask = options.attn_mask
         mask = None if mask is None else check_array("attn_mask", mask)
         super().__init__(known, mask, options, drops=False)
-        self.out_dtype = known["query"].dtype
-        self.lse_dtype = self.dtype = np.dtype(dtype or upcast(known["query"][..., :0]).dtype)
+        self.lse_dtype = self.dtype = np.dtype(dtype or upcast(self.query[..., :0]).dtype)
         if out_of_range(self.scale, np.finfo(self.dtype)):
             self.dtype = np.dtype(np.float64)
         self.scale = self.dtype.type(self.scale)
         self.out_batch = self.batch
         if self.group != 1:
-            self.batch = (*self.batch[:-1], known["key"].shape[-3], self.group)
-        key, value = known["key"], known.get("value", known["key"][..., :0])
-        self.query = self._grouped(known["query"]).astype(self.dtype, copy=False)
-        self.key = self._shared(key).astype(self.dtype, copy=False)
-        self.value = self._shared(value).astype(self.dtype, copy=False)
+            self.batch = (*self.batch[:-1], self.key.shape[-3], self.group)
+            self.key, self.value = self.key[..., None, :, :], self.value[..., None, :, :]
+        self.query = self._grouped(self.query).astype(self.dtype, copy=False)
+        self.key, self.value = (x.astype(self.dtype, copy=False) for x in (self.key, self.value))
         self.mask: Array | None = None
         if mask is not None:
             mask = self._grouped(np.atleast_2d(mask))
@@ -80,10 +78,6 @@ class Call(CheckedCall):
         *batch, n_heads, n_rows, n_columns = array.shape
         pair = (1, 1) if n_heads == 1 else self.batch[-2:]
         return array.reshape(*batch, *pair, n_rows, n_columns)
-
-    def _shared(self, array: Array) -> Array:
-        """Return (…, H_kv, S, d_k) as (…, H_kv, 1, S, d_k), where there are groups."""
-        return array if self.group == 1 else array[..., None, :, :]
 
     def masked(self, scores: Array, rows: slice = EVERYTHING, columns: slice = EVERYTHING) -> Array:
         """Return the scores after the mask, for these queries and keys.

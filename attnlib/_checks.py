@@ -332,7 +332,8 @@ class CheckedCall:
     """What the checks find out about a call, when types and dtypes are known.
 
     `batch` are the leading dimensions of the result, heads included, and `group` is the number of
-    query heads that share one key head.
+    query heads that share one key head. Without a value, of scores or weights alone, its features
+    are none.
     """
 
     def __init__(self, inputs: Mapping[str, Any], mask: Any, options: Options, drops: bool) -> None:
@@ -341,6 +342,9 @@ class CheckedCall:
         check_flag("is_causal", options.is_causal)
         check_flag("enable_gqa", options.enable_gqa)
         self.batch, self.group = check_shapes(shapes, enable_gqa=bool(options.enable_gqa))
+        self.query, self.key = inputs["query"], inputs["key"]
+        self.value = inputs.get("value", self.key[..., :0])
+        self.out_dtype = self.query.dtype
         *_, self.n_queries, n_features = shapes["query"]
         self.n_keys = shapes["key"][-2]
         self.scale: Any = checked_scale(options.scale, n_features)
@@ -348,6 +352,6 @@ class CheckedCall:
             hint = "attnlib.masks.combine makes one mask of two"
             raise ValueError(f"give attn_mask or is_causal=True, got both: {hint}")
         if mask is not None:
-            check_mask(mask, inputs["query"], (*self.batch, self.n_queries, self.n_keys))
+            check_mask(mask, self.query, (*self.batch, self.n_queries, self.n_keys))
         self.band = checked_band(self.n_queries, self.n_keys, options)
         check_dropout(options.dropout_p, drops)

@@ -119,9 +119,6 @@ class Call(CheckedCall):
         super().__init__(known, self.mask, options, drops)
         if self.mask is not None and self.mask.ndim < 2:
             self.mask = self.mask.reshape(1, -1)
-        self.query, self.key = known["query"], known["key"]
-        self.value = known.get("value", self.key[..., :0])
-        self.out_dtype = self.query.dtype
         # None is handed on, because an operator computes 1/√d_k from shapes that it sees itself.
         self.scale_asked_for = None if options.scale is None else self.scale
         self.dropout_p: float = options.dropout_p

@@ -82,8 +82,8 @@ class KVCache:
             TypeError, ValueError: for what does not fit the cache, and for a row that gets full.
             RuntimeError: where gradients are asked for, which a cache does not keep.
         """
-        found = accepted(self, key, value, counts)
-        for start, memory, new in together(self, found, key, value):
+        found = checked_new_tokens(self, key, value, counts)
+        for start, memory, new in batches_of_rows(self, found, key, value):
             for slots, tokens in zip(memory, new, strict=True):
                 slots[:, :, start : start + tokens.shape[2]] = tokens
         self.lengths = tuple(map(operator.add, self.lengths, found))
@@ -122,12 +122,14 @@ class KVCache:
         return chosen
 
 
-def accepted(cache: KVCache, key: Tensor, value: Tensor, counts: Counts | None) -> tuple[int, ...]:
+def checked_new_tokens(
+    cache: KVCache, key: Tensor, value: Tensor, counts: Counts | None
+) -> tuple[int, ...]:
     """Return how many of the L tokens each row gets, once it is sure that they fit."""
     n_tokens = key.shape[-2] if isinstance(key, Tensor) and key.ndim > 1 else 0
     for name, x, memory in (("key", key, cache.key), ("value", value, cache.value)):
         batch, heads, _, d = memory.shape
-        check_like(name, x, memory, (batch, heads, n_tokens, d))
+        check_fits(name, x, memory, (batch, heads, n_tokens, d))
     found = (n_tokens,) * len(cache.lengths)
     if counts is not None:
         found = checked_counts("counts", counts, found)
@@ -138,7 +140,7 @@ def accepted(cache: KVCache, key: Tensor, value: Tensor, counts: Counts | None) 
     return found
 
 
-def together(
+def batches_of_rows(
     cache: KVCache, counts: Sequence[int], *new: Tensor
 ) -> Iterator[tuple[int, tuple[Tensor, Tensor], Sequence[Tensor]]]:
     """Yield rows that can be taken together: all that are equally long, or else one by one.
@@ -154,7 +156,7 @@ def together(
         yield length, (cache.key[one], cache.value[one]), [x[one, :, :count] for x in new]
 
 
-def check_like(name: str, x: object, memory: Tensor, shape: tuple[int, ...]) -> None:
+def check_fits(name: str, x: object, memory: Tensor, shape: tuple[int, ...]) -> None:
     """Require a tensor of this shape that can be written into the memory of a cache."""
     x = check_tensor(name, x)
     if x.dtype != memory.dtype:

@@ -44,7 +44,7 @@ from attnlib._tensors import (
     computing_dtype,
     scaled_product,
 )
-from attnlib._torch_cache import Counts, KVCache, accepted, check_like, together
+from attnlib._torch_cache import Counts, KVCache, batches_of_rows, check_fits, checked_new_tokens
 
 __all__ = [
     "KVCache", "attend", "merge", "scaled_dot_product_attention",
@@ -261,10 +261,10 @@ def attend(
     """
     if not isinstance(cache, KVCache):
         raise TypeError(f"cache must be a KVCache; got {type(cache).__qualname__}")
-    found = accepted(cache, key, value, counts)
+    found = checked_new_tokens(cache, key, value, counts)
     batch, n_kv_heads, n_tokens, d_k = key.shape
     n_heads = query.shape[1] if isinstance(query, Tensor) and query.ndim == 4 else n_kv_heads
-    check_like("query", query, cache.key, (batch, n_heads, n_tokens, d_k))
+    check_fits("query", query, cache.key, (batch, n_heads, n_tokens, d_k))
     if n_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"query must have a multiple of {n_kv_heads} heads; got {n_heads}")
     checked_scale(scale, d_k)
@@ -273,7 +273,7 @@ def attend(
     left = checked_band(0, 0, Options(is_causal=True, window=window)).left
     outputs = [
         _step(new, memory, start, scale, left, block_size_k)
-        for start, memory, new in together(cache, found, query, key, value)
+        for start, memory, new in batches_of_rows(cache, found, query, key, value)
     ]
     # Last, so that no failure above changes what the cache holds.
     cache.lengths = tuple(map(operator.add, cache.lengths, found))

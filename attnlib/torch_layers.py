@@ -290,7 +290,18 @@ class MultiHeadSelfAttention(nn.Module):
             ValueError: for kdim or vdim other than embed_dim, for add_bias_kv or add_zero_attn,
                 and for dropout in training mode, because this layer drops nothing.
         """
-        _check_torch(mha)
+        if not isinstance(mha, nn.MultiheadAttention):
+            raise TypeError(f"mha must be a torch.nn.MultiheadAttention; got {type(mha).__name__}")
+        if not (size := mha.embed_dim) == mha.kdim == mha.vdim:
+            came = f"{mha.kdim} and {mha.vdim}"
+            raise ValueError(f"mha must have kdim and vdim equal to embed_dim = {size}; got {came}")
+        if mha.bias_k is not None or mha.add_zero_attn:
+            raise ValueError("mha must have neither add_bias_kv nor add_zero_attn")
+        if mha.dropout and mha.training:
+            came = f"dropout {mha.dropout} in training mode"
+            raise ValueError(
+                f"mha must be in eval mode, because nothing is dropped here; got {came}"
+            )
         bias = mha.in_proj_bias is not None
         with torch.device("meta"):  # draws nothing and takes no memory: mha brings the weights
             layer = cls(mha.embed_dim, mha.num_heads, bias=bias, is_causal=is_causal)
@@ -418,17 +429,3 @@ def _check_cache(
         if max_seq_len is not None and length + count > max_seq_len:
             wanted = f"continue a sequence to at most max_seq_len = {max_seq_len} tokens"
             raise ValueError(f"X must {wanted}; got {length} + {count} in row {row}")
-
-
-def _check_torch(mha: object) -> None:
-    """Require a torch layer that computes what MultiHeadSelfAttention can compute."""
-    if not isinstance(mha, nn.MultiheadAttention):
-        raise TypeError(f"mha must be a torch.nn.MultiheadAttention; got {type(mha).__name__}")
-    if not (size := mha.embed_dim) == mha.kdim == mha.vdim:
-        came = f"{mha.kdim} and {mha.vdim}"
-        raise ValueError(f"mha must have kdim and vdim equal to embed_dim = {size}; got {came}")
-    if mha.bias_k is not None or mha.add_zero_attn:
-        raise ValueError("mha must have neither add_bias_kv nor add_zero_attn")
-    if mha.dropout and mha.training:
-        came = f"dropout {mha.dropout} in training mode"
-        raise ValueError(f"mha must be in eval mode, because nothing is dropped here; got {came}")
