@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from attnlib import masks
 from attnlib._checks import check_flag, check_mask, checked_count, checked_counts, dtype_name
-from attnlib._tensors import check_devices, check_tensor
+from attnlib._tensors import check_devices, check_tensor, has_autocast
 from attnlib._torch_cache import KVCache
 from attnlib.positions import rotary, sinusoidal
 from attnlib.torch_decoding import attend
@@ -360,7 +360,7 @@ def _check_tokens(X: Tensor, W: Tensor, max_seq_len: int | None, name: str = "X"
         raise ValueError(f"{name} must be on the device of the weights, {W.device}; got {X.device}")
     device = X.device.type
     # Under autocast the projections choose the dtype themselves, except for float64.
-    casts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    casts = has_autocast(device) and torch.is_autocast_enabled(device)
     if X.dtype != W.dtype and not (casts and torch.float64 not in (X.dtype, W.dtype)):
         came = dtype_name(X)
         raise TypeError(f"{name} must have the dtype of the weights, {dtype_name(W)}; got {came}")

@@ -169,10 +169,8 @@ def ring_attention(
 
     Args:
         query, key, value: Shards of one floating dtype. The leading dimensions broadcast.
-        is_causal: Whether token i sees the tokens j ≤ i of the whole sequence alone.
+        is_causal, scale, enable_gqa: As in `scaled_dot_product_attention`, for the whole sequence.
         n_tokens: The length of the whole sequence.
-        scale: The factor on the scores, any finite number; 1/√d_k where it is None.
-        enable_gqa: Whether key and value have fewer heads: head h uses key head h // (H / H_kv).
         balance: "zigzag" or "contiguous", as in `layout`.
         group: A ProcessGroup, or a DeviceMesh of one dimension; all processes where it is None.
         with_lse: Whether to return the log-sum-exp of each row too.

@@ -3,12 +3,10 @@
 A program owns a block of queries, which stays on the chip from beginning to end; keys and values
 stream past it, tile after tile. No score is ever written to memory.
 
-Letters are those of the chapters: m is the largest score so far, ell the sum of the weights, o the
-output before its division by ell. Scores are kept as the product gives them, and the weights are
-2^(unit · (s - m)), with unit = scale · log₂e. The difference comes first. For scores near m it is
-exact, so that even scores of 10¹² are ordered as they should be; 2^(unit · s - unit · m) is one
-fused instruction shorter, and overflows there by the rounding of unit · m. Under a mask, which may
-be added to them, scores are scaled first, and unit is log₂e.
+Letters are those of the module `triton_fused`. In 2^(unit · (s - m)) the difference comes first.
+For scores near m it is exact, so that even scores of 10¹² are ordered as they should be;
+2^(unit · s - unit · m) is one fused instruction shorter, and overflows there by the rounding of
+unit · m.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
