@@ -14,8 +14,9 @@ check runs from a shell, `python -m attncheck my_module:my_attention`, and as te
 of its dtype. The files, from the question to the verdict:
 
     _claims        what a kernel says of itself, and how it is called
-    _calls         a case and its call; _shapes, _masks, _dtypes, _layouts, _serving, _gradients
-                   and _errors draw those of their topics, and _table puts them in order
+    _calls         a case and its call; _draws has what most of them are drawn by. _shapes, _masks,
+                   _dtypes, _layouts, _serving, _gradients and _errors have those of their topics,
+                   and _table puts them in order
     _definition    the truth; it shares no code with anything that is judged
     _tolerance     how far a result may be off
     _backends      arrays and tensors, as a kernel takes them (_torch_backend)
@@ -32,15 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attncheck._backends import Backend, NumpyBackend
-from attncheck._calls import (
-    CLAIMED,
-    TOPICS,
-    Call,
-    Case,
-    Given,
-    Setting,
-    WrongResultError,
-)
+from attncheck._calls import CLAIMED, TOPICS, Call, Case, Given, Setting, WrongResultError
 from attncheck._claims import Also, Kernel
 from attncheck._comparison import Result, judge
 from attncheck._definition import argument_gradients, problem

@@ -61,9 +61,8 @@ class Backend(ABC):
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
 
     def gradients(
-        self, attention: Any, own: dict[str, Any], upstream: Any, wanted: tuple[str, ...],
-        options: dict[str, Any],
-    ) -> dict[str, Any]:  # fmt: skip
+        self, attention: Any, own: dict[str, Any], upstream: Any, wanted: tuple[str, ...]
+    ) -> dict[str, Any]:
         """Return the gradients that an implementation gives for a gradient of its output."""
         raise NotImplementedError  # pragma: no cover (only cases for tensors need gradients)
 

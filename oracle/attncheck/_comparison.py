@@ -189,12 +189,13 @@ class _Asked:
         if dtype in HALF:
             peer = self.backend.peer(call) if peer is None else peer
         elif size is None:
-            size = _tolerance.forward_size(*_definition.problem(call))
+            size = _tolerance.forward_size(_definition.problem(call))
         return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
 
     def lse(self, call: Call, lse: Any) -> None:
         """Require the log-sum-exp of the definition."""
-        truth = _definition.output_and_lse(call)[1]
+        own = _definition.problem(call)
+        truth = _definition.attention(own)[1]
         numbers, came = self.in_numbers(lse, "the log-sum-exp: ")
         sums = "float32" if call.given["query"].dtype in HALF else call.given["query"].dtype
         if came not in (sums, "float64"):
@@ -204,7 +205,7 @@ class _Asked:
         if "lse" in orders:
             numbers = restored(numbers, *orders["lse"], truth.ndim)
         numbers = self.lse_unit * numbers
-        size = _tolerance.lse_size(*_lse_problem(call))
+        size = _tolerance.lse_size(own)
         limit = _tolerance.bound(truth, dtype=sums, size=size)
         _compare("the log-sum-exp: ", numbers, truth, limit, None)
 
@@ -256,16 +257,14 @@ class _Asked:
 
         try:
             with self.backend.poisoned():
-                found = self.backend.gradients(attend, own, above, wanted, {})
+                found = self.backend.gradients(attend, own, above, wanted)
         except WrongResultError:
             raise
         except Exception as error:
             raise RaisedError("gradients", error) from error
         truth = _definition.gradients(call)
-        query, key, value, mask, scale = _definition.problem(call)[:5]
-        d_output = call.upstream.numbers
         d_lse = None if call.lse_upstream is None else call.lse_upstream.numbers
-        sizes = _tolerance.gradient_sizes(query, key, value, d_output, mask, d_lse, scale)
+        sizes = _tolerance.gradient_sizes(_definition.problem(call), call.upstream.numbers, d_lse)
         sizes = _definition.argument_gradients(call, sizes)
         dtype = call.given["query"].dtype
         peers = self.backend.peer_gradients(call) if dtype in HALF else {}
@@ -317,11 +316,6 @@ def _pair(result: Any) -> tuple[Any, Any]:
         came = type(result).__qualname__
         raise WrongResultError(f"expected (output, log-sum-exp), got {came}")
     return result[0], result[1]
-
-
-def _lse_problem(call: Call) -> tuple[Array, Array, Array | None, float | None]:
-    query, key, _, mask, scale = _definition.problem(call)[:5]
-    return query, key, mask, scale
 
 
 def _cut(call: Call, keys: slice) -> Call:

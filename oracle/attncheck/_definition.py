@@ -8,25 +8,13 @@ which shares nothing with the code that it judges.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attncheck._calls import Call, Documents, Pages
 from attncheck._tolerance import gathered, masked_scores, softmax
-from attncheck._types import Array, Window, checked_scale
-
-
-class Problem(NamedTuple):
-    """A call without keywords: float64 arrays, a mask or None, and numbers or None."""
-
-    query: Array
-    key: Array
-    value: Array
-    attn_mask: Array | None
-    scale: float | None
-    softcap: float | None = None
-    sinks: Array | None = None
+from attncheck._types import Array, Problem, Window, checked_scale
 
 
 def allowed_keys(
@@ -126,67 +114,48 @@ def problem(call: Call) -> Problem:
     return Problem(query, key, value, mask, scale, softcap, numbers.get("sinks"))
 
 
-def without_cap_and_sinks(own: Problem) -> Problem:
-    """Return a problem with the same output, in which scores are given and sinks are keys.
-
-    The scores take the place of the query, and the identity that of the key. A sink is a key with
-    a score of its own and a value of 0.
-    """
-    query, key, value, mask, scale, softcap, sinks = own
-    scores = checked_scale(scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2))
-    if softcap is not None:
-        scores = softcap * np.tanh(scores / softcap)
-    if sinks is not None:
-        shape = np.broadcast_shapes(scores.shape, () if mask is None else mask.shape)
-        kept: Array = np.zeros(shape)
-        if mask is not None:
-            kept = kept + (np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask)
-        column = np.broadcast_to(sinks[:, None, None], (*shape[:-1], 1))
-        mask = np.concatenate([kept, column], axis=-1)
-        scores = np.concatenate([np.broadcast_to(scores, shape), np.zeros_like(column)], axis=-1)
-        scores = np.where(mask == -np.inf, 0, scores)
-        value = np.concatenate([value, 0 * value[..., :1, :]], axis=-2)
-    return Problem(scores, np.eye(scores.shape[-1]), value, mask, 1.0)
-
-
 # The functions of Python itself, whose last bit does not hang on the instructions of the CPU.
 _exp = np.vectorize(math.exp, otypes=[np.float64])
 _log = np.vectorize(math.log, otypes=[np.float64])
 
 
-def attention(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-    scale: float | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+def attention(own: Problem) -> tuple[Array, Array]:
     """Return softmax(scale · Q Kᵀ + mask) V, and the log-sum-exp of each row.
+
+    A soft cap bounds the scores before the mask: cap · tanh(score / cap). A sink is one more key,
+    with a score of its own and a value of 0.
 
     All queries of all heads go together, since a check needs hundreds of truths; of keys, one comes
     after the other, as in a loop over them. So each sum adds its terms in the order of the keys.
 
-    >>> attention(np.array([[0.0]]), np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]]))[0]
+    >>> query, key, value = np.array([[0.0]]), np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
+    >>> attention(Problem(query, key, value))[0]
     array([[15.]])
     """
-    batch = np.broadcast_shapes(*(x.shape[:-2] for x in (query, key, value)))
-    query, key, value = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (query, key, value))
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in own[:3]))
+    query, key, value = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in own[:3])
     n_queries, n_features, n_keys = *query.shape[-2:], key.shape[-2]
-    bias: Array = np.zeros(()) if attn_mask is None else attn_mask
+    bias: Array = np.zeros(()) if own.attn_mask is None else own.attn_mask
     if bias.dtype == np.bool_:
         bias = np.where(bias, 0.0, -np.inf)
     bias = np.broadcast_to(bias, (*batch, n_queries, n_keys))
     seen = bias != -np.inf
+    sinks = np.array(-np.inf) if own.sinks is None else own.sinks[:, None, None]
     with np.errstate(all="ignore"):
         scores = np.zeros(bias.shape)
         for c in range(n_features):
             scores += query[..., :, None, c] * key[..., None, :, c]
-        scores *= 1 / math.sqrt(n_features or 1) if scale is None else scale
+        scores *= 1 / math.sqrt(n_features or 1) if own.scale is None else own.scale
+        if own.softcap is not None:
+            scores = own.softcap * np.tanh(scores / own.softcap)
         scores = np.where(seen, scores + bias, -np.inf)
-        m = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        m = np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), sinks)
         empty = m == -np.inf  # nothing to attend to
         powers = np.where(seen & ~empty, _exp(scores - m), 0.0)
         row_sum = np.zeros(m.shape)
         for j in range(n_keys):
             row_sum += powers[..., j, None]
-        row_sum = np.where(empty, 1.0, row_sum)
+        row_sum = np.where(empty, 1.0, row_sum + _exp(sinks - m))
         weights = powers / row_sum
         found = np.zeros((*batch, n_queries, value.shape[-1]))
         for j in range(n_keys):
@@ -202,15 +171,7 @@ def attention(
 
 def output(call: Call) -> Array:
     """Return the output of the call."""
-    return call.truth if call.truth is not None else output_and_lse(call)[0]
-
-
-def output_and_lse(call: Call) -> tuple[Array, Array]:
-    """Return the output of the call, and the log-sum-exp of each row."""
-    own = problem(call)
-    if own.softcap is not None or own.sinks is not None:
-        own = without_cap_and_sinks(own)
-    return attention(own.query, own.key, own.value, own.attn_mask, own.scale)
+    return call.truth if call.truth is not None else attention(problem(call))[0]
 
 
 def gradients(call: Call) -> dict[str, Array]:
@@ -229,10 +190,10 @@ def gradients(call: Call) -> dict[str, Array]:
         Dao et al. 2022, appendix B.2; chapter 13.
     """
     assert call.upstream is not None
-    query, key, value, attn_mask, scale = problem(call)[:5]
-    d_output = call.upstream.numbers
-    factor = checked_scale(scale, query.shape[-1])
-    scores, allowed = masked_scores(query, key, attn_mask, scale)
+    own, d_output = problem(call), call.upstream.numbers
+    query, key, value = own[:3]
+    factor = checked_scale(own.scale, query.shape[-1])
+    scores, allowed = masked_scores(own)
     # A key that no query sees is not read: NaN in it is 0 here, as its weights are.
     seen = np.asarray(allowed.any(axis=-2))[..., None]
     if not seen.all():

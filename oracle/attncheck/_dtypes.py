@@ -7,26 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    NOT_FLOAT16,
-    B,
-    Call,
-    Case,
-    Draw,
-    E,
-    Given,
-    H,
-    L,
-    S,
-    Setting,
-    heads,
-    random_bias,
-    random_mask,
-    rounded,
-    shaped,
-    with_mask,
-)
+from attncheck._calls import NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting, rounded
 from attncheck._definition import allowed_keys
+from attncheck._draws import heads, random_bias, random_mask, shaped, with_mask
 from attncheck._masks import BOTTOM_RIGHT
 from attncheck._types import HALF, Array
 

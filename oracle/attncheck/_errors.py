@@ -7,21 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    E_V,
-    Axes,
-    B,
-    Call,
-    Case,
-    E,
-    Given,
-    H,
-    L,
-    S,
-    Setting,
-    qkv,
-    random_mask,
-)
+from attncheck._calls import E_V, Axes, B, Call, Case, E, Given, H, L, S, Setting
+from attncheck._draws import qkv, random_mask
 from attncheck._types import Shape
 
 Shapes = tuple[Axes, Axes, Axes]

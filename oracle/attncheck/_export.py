@@ -37,14 +37,14 @@ def export(cases: Sequence[Case], file: str | Path, backend: Backend) -> int:
             truth = _definition.output(call)
             size: Any = call.size
             if size is None:
-                size = _tolerance.forward_size(*_definition.problem(call))
+                size = _tolerance.forward_size(_definition.problem(call))
             peer = call.peer
             if peer is None and dtype in HALF:
                 peer = backend.peer(call)
             parts["bound"] = np.asarray(_tolerance.bound(truth, dtype=dtype, size=size, peer=peer))
             parts["output"] = truth
             if call.lse:
-                parts["lse"] = _definition.output_and_lse(call)[1]
+                parts["lse"] = _definition.attention(_definition.problem(call))[1]
         else:
             parts["upstream"] = call.upstream.numbers
             found = _definition.gradients(call)

@@ -9,40 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    E_V,
-    Axes,
-    B,
-    Call,
-    Case,
-    Draw,
-    E,
-    Given,
-    H,
-    L,
-    Layout,
-    Mask,
-    S,
-    Setting,
-    heads,
-    qkv,
-    random_bias,
-    random_mask,
-    shaped,
-    with_mask,
-    words,
-)
+from attncheck._calls import E_V, Axes, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
+from attncheck._draws import Mask, heads, qkv, random_bias, random_mask, shaped, with_mask, words
 from attncheck._dtypes import bad_removed_keys, with_bad_number
 from attncheck._layouts import LAYOUTS, expanded, heads_inside, transposed
 from attncheck._masks import MASK_SHAPES
-from attncheck._shapes import (
-    EMPTY_AXES,
-    LEADING,
-    LENGTHS,
-    TILES,
-    TWO_EMPTY_ROWS,
-    large_scores,
-)
+from attncheck._shapes import EMPTY_AXES, LEADING, LENGTHS, TILES, TWO_EMPTY_ROWS, large_scores
 from attncheck._types import HALF, Shape
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]

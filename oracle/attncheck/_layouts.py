@@ -11,26 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    E_V,
-    B,
-    Call,
-    Case,
-    Draw,
-    E,
-    Given,
-    H,
-    L,
-    Layout,
-    S,
-    Setting,
-    heads,
-    qkv,
-    random_bias,
-    random_mask,
-    shaped,
-    with_mask,
-)
+from attncheck._calls import E_V, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
+from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._types import Array
 
 

@@ -9,28 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    E_V,
-    NOT_FLOAT16,
-    B,
-    Call,
-    Case,
-    Draw,
-    E,
-    Given,
-    H,
-    L,
-    S,
-    Setting,
-    heads,
-    qkv,
-    random_bias,
-    random_mask,
-    shaped,
-    with_mask,
-    words,
-)
+from attncheck._calls import E_V, NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting
 from attncheck._definition import allowed_keys
+from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask, words
 from attncheck._shapes import CAUSAL, GROUPED, LEADING, LENGTHS, SCALES, TILES
 from attncheck._types import HALF, Array, Shape
 

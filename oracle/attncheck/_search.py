@@ -15,19 +15,10 @@ from zlib import crc32
 import numpy as np
 
 from attncheck._backends import Backend
-from attncheck._calls import (
-    HEAD_DIMS,
-    Call,
-    Case,
-    E,
-    Setting,
-    random_bias,
-    random_mask,
-    shaped,
-    with_mask,
-)
+from attncheck._calls import HEAD_DIMS, Call, Case, E, Setting
 from attncheck._claims import SMALLEST, Kernel
 from attncheck._comparison import Result, judge
+from attncheck._draws import random_bias, random_mask, shaped, with_mask
 from attncheck._gradients import with_upstream
 from attncheck._layouts import LAYOUTS
 from attncheck._table import _dtypes_of

@@ -8,26 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    B,
-    Call,
-    Case,
-    Documents,
-    Draw,
-    E,
-    Given,
-    H,
-    L,
-    Pages,
-    S,
-    Setting,
-    heads,
-    qkv,
-    random_bias,
-    random_mask,
-    shaped,
-    with_mask,
-)
+from attncheck._calls import B, Call, Case, Documents, Draw, E, Given, H, L, Pages, S, Setting
+from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._gradients import with_upstream
 from attncheck._shapes import TWO_EMPTY_ROWS, large_scores
 from attncheck._types import Array

@@ -21,15 +21,11 @@ from attncheck._calls import (
     L,
     S,
     Setting,
-    heads,
-    random_mask,
     rounded,
-    shaped,
-    with_mask,
-    words,
 )
+from attncheck._draws import heads, random_mask, shaped, with_mask, words
 from attncheck._tolerance import forward_size
-from attncheck._types import Array, Shape
+from attncheck._types import Array, Problem, Shape
 
 LENGTHS = (1, 2, 7, 17)
 SCALES = (0.0, -0.7, 2, 3.5, 40.0)
@@ -119,7 +115,7 @@ def _many(setting: Setting) -> Call:
 
     given = {n: Given(repeated(x), setting.dtype) for n, x in
              zip(("query", "key", "value"), (query, key, value), strict=True)}  # fmt: skip
-    size = float(forward_size(query, key, value).max())
+    size = float(forward_size(Problem(query, key, value)).max())
     return Call(given, truth=repeated(truth), size=size)
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attncheck._types import HALF, Array, Shape, checked_scale
+from attncheck._types import HALF, Array, Problem, Shape, checked_scale
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 LAMBDA = 6.0
@@ -37,11 +37,9 @@ def epsilon(dtype: str) -> float:
     return EPSILON[dtype]
 
 
-def masked_scores(
-    query: Array, key: Array, attn_mask: Array | None, scale: float | None,
-    softcap: float | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+def masked_scores(own: Problem) -> tuple[Array, Array]:
     """Return the scores in float64, -∞ where the mask removes, and what it keeps."""
+    query, key, _, attn_mask, scale, softcap, _ = own
     scores = checked_scale(scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2))
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)
@@ -115,10 +113,7 @@ class _Forward(NamedTuple):
     lse: Array
 
 
-def _forward(
-    query: Array, key: Array, mask: Array | None, scale: float | None,
-    softcap: float | None = None, sinks: Array | None = None,
-) -> _Forward:  # fmt: skip
+def _forward(own: Problem) -> _Forward:
     """Follow the roundings to the weights.
 
     A score is off as a sum of E products is, and by a rounding of the mask, of the score and of
@@ -126,11 +121,11 @@ def _forward(
     into a relative error of a weight, w; the row sum is off by the mean of w, and as a sum of S
     terms of one sign is. A sink is one more key.
     """
-    query, key = _finite(query), _finite(key)
+    query, key, mask, sinks = _finite(own.query), _finite(own.key), own.attn_mask, own.sinks
     if mask is not None and mask.dtype != np.bool_:
         mask = np.where(mask == -np.inf, -np.inf, _finite(mask))
-    scores, _ = masked_scores(query, key, mask, scale, softcap)
-    factor = abs(checked_scale(scale, query.shape[-1]))
+    scores, _ = masked_scores(own._replace(query=query, key=key, attn_mask=mask))
+    factor = abs(checked_scale(own.scale, query.shape[-1]))
     w = factor * _summed(query, key.swapaxes(-1, -2)) + np.zeros_like(scores)
     if mask is not None and mask.dtype != np.bool_:
         w = w + np.abs(_finite(mask))
@@ -148,36 +143,20 @@ def _forward(
     return _Forward(weights[..., :n_keys], (weights * (w + mean))[..., :n_keys], lse)
 
 
-def lse_size(
-    query: Array, key: Array, attn_mask: Array | None = None, scale: float | None = None
-) -> Array:
+def lse_size(own: Problem) -> Array:
     """Return the number of ε by which each entry of a log-sum-exp can be off."""
-    return _forward(query, key, attn_mask, scale).lse
+    return _forward(own).lse
 
 
-def forward_size(
-    query: Array,
-    key: Array,
-    value: Array,
-    attn_mask: Array | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    sinks: Array | None = None,
-) -> Array:
+def forward_size(own: Problem) -> Array:
     """Return the number of ε by which each entry of attention's output can be off."""
-    found, value = _forward(query, key, attn_mask, scale, softcap, sinks), _finite(value)
+    found, value = _forward(own), _finite(own.value)
     output = np.abs(found.weights @ value)
     return np.asarray(found.weight @ np.abs(value) + _summed(found.weights, value) + output)
 
 
 def gradient_sizes(
-    query: Array,
-    key: Array,
-    value: Array,
-    upstream: Array,
-    attn_mask: Array | None = None,
-    lse_upstream: Array | None = None,
-    scale: float | None = None,
+    own: Problem, upstream: Array, lse_upstream: Array | None = None
 ) -> dict[str, Array]:
     """Return the number of ε by which each entry of the gradients can be off.
 
@@ -190,8 +169,8 @@ def gradient_sizes(
     Each product is off by what its factors are off, and as a sum is. D is off by the larger one of
     both ways to it.
     """
-    found = _forward(query, key, attn_mask, scale)
-    query, key, value, upstream = (_finite(x) for x in (query, key, value, upstream))
+    found = _forward(own)
+    query, key, value, upstream = (_finite(x) for x in (*own[:3], upstream))
     A, above = found.weights, np.abs(upstream)
     d_weights = upstream @ value.swapaxes(-1, -2)
     rows = (A * d_weights).sum(axis=-1, keepdims=True)
@@ -205,7 +184,7 @@ def gradient_sizes(
     ones = np.ones((value.shape[-1], 1))
     off_rows = np.maximum(one, other) + _summed(upstream * output, ones) + np.abs(rows)
     off = A * (off_weights + off_rows + 2 * np.abs(X)) + found.weight * np.abs(X)
-    factor = abs(checked_scale(scale, query.shape[-1]))
+    factor = abs(checked_scale(own.scale, query.shape[-1]))
     back, up = d_scores.swapaxes(-1, -2), off.swapaxes(-1, -2)
     sizes = {
         "query": factor * (off @ np.abs(key) + _summed(d_scores, key)),
@@ -213,8 +192,8 @@ def gradient_sizes(
         "value": found.weight.swapaxes(-1, -2) @ above + _summed(A.swapaxes(-1, -2), upstream),
     }
     shapes = {"query": query.shape, "key": key.shape, "value": value.shape}
-    if attn_mask is not None and attn_mask.dtype != np.bool_:
-        sizes["attn_mask"], shapes["attn_mask"] = off, attn_mask.shape
+    if own.attn_mask is not None and own.attn_mask.dtype != np.bool_:
+        sizes["attn_mask"], shapes["attn_mask"] = off, own.attn_mask.shape
     return {name: _gathered_sizes(size, shapes[name]) for name, size in sizes.items()}
 
 

@@ -75,17 +75,17 @@ class TorchBackend(Backend):
 
     def gradients(
         self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
-        wanted: tuple[str, ...], options: dict[str, Any],
+        wanted: tuple[str, ...],
     ) -> dict[str, torch.Tensor]:  # fmt: skip
         """Return the gradients that a kernel gives for a gradient of its output."""
         leaves = [own[name].requires_grad_() for name in wanted]
-        found = torch.autograd.grad(attention(**own, **options), leaves, upstream)
+        found = torch.autograd.grad(attention(**own), leaves, upstream)
         return dict(zip(wanted, found, strict=True))
 
     def peer(self, call: Call) -> Array:
         """Return plain attention with every step in the inputs' dtype, as its errors measure."""
         tensors, options = _tensors(call)
-        return _in_float64(plain(**tensors, **options))
+        return _in_float64(plain(**tensors, **options)[0])
 
     def peer_gradients(self, call: Call) -> dict[str, Array]:
         """Return the gradients of plain attention, every step in the inputs' dtype."""
@@ -94,7 +94,7 @@ class TorchBackend(Backend):
         leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}
         for leaf in leaves.values():
             leaf.requires_grad_()
-        results, given = plain_with_lse(**(options | tensors)), [call.upstream]
+        results, given = plain(**tensors, **options), [call.upstream]
         if call.lse_upstream is not None:
             given.append(call.lse_upstream._replace(dtype=call.given["query"].dtype))
         above = [TorchBackend().give(own) for own in given]
@@ -108,7 +108,7 @@ def _in_float64(tensor: torch.Tensor) -> Array:
     return numbers
 
 
-def _tensors(call: Call) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def _tensors(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the call without its keywords, as tensors on the CPU, and its scale and the like."""
     query, key, value, mask, scale, softcap, sinks = problem(call)
     dtype = call.given["query"].dtype
@@ -129,12 +129,7 @@ def _bits(numbers: Array) -> Array:
     return (wide >> np.uint32(16)).astype(np.uint16).view(np.int16)
 
 
-def plain(*inputs: Any, **options: Any) -> torch.Tensor:
-    """Return the formula as anybody would write it, every step in the inputs' dtype."""
-    return plain_with_lse(*inputs, **options)[0]
-
-
-def plain_with_lse(
+def plain(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -143,26 +138,9 @@ def plain_with_lse(
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `plain` and the log-sum-exp of its scores."""
-    scores, empty = plain_scores(query, key, attn_mask, scale, softcap)
-    if sinks is not None:
-        column = sinks[:, None, None].expand(*scores.shape[:-1], 1)
-        scores = torch.cat([scores, column], dim=-1)
-    weights = torch.softmax(scores, dim=-1)[..., : key.shape[-2]]
-    lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
-    return weights.masked_fill(empty, 0) @ value, lse
+    """Return the formula as anybody would write it, every step in the inputs' dtype, and the lse.
 
-
-def plain_scores(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scores after the mask, and the rows without keys, whose scores are 0.
-
-    The weights of such a row are put in after the softmax, so that its gradients are 0.
+    The weights of a row without keys are put in after the softmax, so that its gradients are 0.
     """
     scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
     if softcap is not None:
@@ -174,4 +152,10 @@ def plain_scores(
             scores = scores + attn_mask.to(scores.dtype)
         scores = torch.where(allowed, scores, torch.full_like(scores, -math.inf))
     empty = (scores == -math.inf).all(dim=-1, keepdim=True)
-    return scores.masked_fill(empty, 0), empty
+    scores = scores.masked_fill(empty, 0)
+    if sinks is not None:
+        column = sinks[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, column], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : key.shape[-2]]
+    lse = torch.logsumexp(scores, dim=-1).masked_fill(empty[..., 0], -math.inf)
+    return weights.masked_fill(empty, 0) @ value, lse

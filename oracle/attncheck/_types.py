@@ -1,10 +1,10 @@
-"""What all files here share: kinds of arrays, names of dtypes, and the scale of scores."""
+"""What all files here share: kinds of arrays, names of dtypes, a problem, and its scale."""
 
 from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -14,6 +14,18 @@ Window = tuple[int | None, int | None]  # keys before and after a query's own po
 
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
+
+
+class Problem(NamedTuple):
+    """A call without keywords: float64 arrays, a mask or None, and numbers or None."""
+
+    query: Array
+    key: Array
+    value: Array
+    attn_mask: Array | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    sinks: Array | None = None
 
 
 def checked_scale(scale: object, n_features: int) -> float:

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from attncheck import (
-    TOPICS,
-    Case,
-    Kernel,
-    backend_for,
-    cases,
-    expected_failures,
-    judge,
-)
+from attncheck import TOPICS, Case, Kernel, backend_for, cases, expected_failures, judge
 
 OPTIONS = ("device", "only", "without", "dtypes", "seed", "expected")
 

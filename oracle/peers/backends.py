@@ -87,13 +87,11 @@ class Jax(Unwritable):
 
         return jnp.asarray(self.contiguous(given))
 
-    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
+    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any) -> Any:
         """Return the gradients by jax.vjp."""
         import jax
 
-        _, back = jax.vjp(
-            lambda leaves: attention(**(own | leaves), **options), {n: own[n] for n in wanted}
-        )
+        _, back = jax.vjp(lambda leaves: attention(**(own | leaves)), {n: own[n] for n in wanted})
         return back(upstream)[0]
 
 
@@ -106,14 +104,14 @@ class Tensorflow(Unwritable):
 
         return tf.constant(self.contiguous(given))
 
-    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
+    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any) -> Any:
         """Return the gradients from a tape."""
         import tensorflow as tf
 
         leaves = [own[name] for name in wanted]
         with tf.GradientTape() as tape:
             tape.watch(leaves)
-            result = attention(**own, **options)
+            result = attention(**own)
         found = tape.gradient(result, leaves, output_gradients=upstream)
         return dict(zip(wanted, found, strict=True))
 
@@ -140,10 +138,10 @@ class Tinygrad(Unwritable):
         own = result.float() if name == "bfloat16" else result
         return own.numpy().astype(np.float64), name
 
-    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any, options: Any) -> Any:
+    def gradients(self, attention: Any, own: Any, upstream: Any, wanted: Any) -> Any:
         """Return the gradients by Tensor.gradient."""
         leaves = [own[name] for name in wanted]
-        result = attention(**own, **options)
+        result = attention(**own)
         found = result.gradient(*leaves, gradient=upstream)
         return dict(zip(wanted, found, strict=True))
 

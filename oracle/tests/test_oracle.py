@@ -183,9 +183,7 @@ def differing(asked: list[Case]) -> list[str]:
     found = []
     for case in asked:
         own = _definition.problem(case.call)
-        if own.softcap is not None or own.sinks is not None:
-            own = _definition.without_cap_and_sinks(own)
-        truth = _definition.attention(own.query, own.key, own.value, own.attn_mask, own.scale)
+        truth = _definition.attention(own)
         attend = numpy_tokenwise.scaled_dot_product_attention_with_lse
         loops = attend(own.query, own.key, own.value, own.attn_mask, scale=own.scale)
         if [(x.shape, x.tobytes()) for x in truth] != [(x.shape, x.tobytes()) for x in loops]:
@@ -199,7 +197,7 @@ def with_truths(most: int) -> list[Case]:
     found = []
     for case in cases(kernel=kernel):
         call = case.call
-        if not call.refused:
+        if not call.refused and case.topic not in ("sinks", "soft cap"):
             query, key, value = (x.shape for x in _definition.problem(call)[:3])
             products = key[-2] * (key[-1] + value[-1]) * math.prod(query[:-1])
             if products <= most:
@@ -209,14 +207,14 @@ def with_truths(most: int) -> list[Case]:
 
 def test_the_truth_is_the_definition_to_the_last_bit() -> None:
     asked = with_truths(most=7_000)
-    assert {case.topic for case in asked} == set(TOPICS) - {"errors"}
+    assert {case.topic for case in asked} == set(TOPICS) - {"errors", "sinks", "soft cap"}
     assert differing(asked) == []
 
 
 @pytest.mark.slow
 def test_the_truth_of_long_cases_is_the_definition_to_the_last_bit() -> None:
     asked = with_truths(most=10**7)
-    assert len(asked) > 850
+    assert len(asked) > 800
     assert differing(asked) == []
 
 

@@ -30,7 +30,8 @@ from attncheck import (
     pytest_plugin,
 )
 from attncheck.__main__ import main
-from attncheck._calls import E, with_mask
+from attncheck._calls import E
+from attncheck._draws import with_mask
 from attncheck._export import export
 from attncheck._search import Drawn, case_of, smaller
 from attnlib import numpy_dense, torch_dense
@@ -443,7 +444,7 @@ def test_the_largest_error_of_a_correct_form_is_well_below_the_bounds() -> None:
         if call.size is None and call.truth is None:
             given = {n: torch.tensor(x.numbers, dtype=torch.float32) for n, x in call.given.items()}
             found = right(*given.values(), **call.options).numpy()
-            size = _tolerance.forward_size(*_definition.problem(call))
+            size = _tolerance.forward_size(_definition.problem(call))
             bound = _tolerance.bound(found, dtype="float32", size=size)
             shares.append(np.max(np.abs(found - _definition.output(call)) / bound))
     assert 0.005 < max(shares) < 0.5

@@ -66,10 +66,10 @@ def known(case: Case) -> Known:
     if key not in KNOWN:
         call, lse, size = case.call, None, None
         if call.upstream is None and not call.refused:
-            output, lse = _definition.output_and_lse(call)
+            own = problem(call)
+            output, lse = _definition.attention(own)
             call = replace(call, truth=output if call.truth is None else call.truth)
-            query, key_, _, mask, scale = problem(call)[:5]
-            size = lse_size(query, key_, mask, scale)
+            size = lse_size(own.query, own.key, own.attn_mask, own.scale)
         KNOWN[key] = Known(replace(case, draw=lambda _: call), call, lse, size)
     return KNOWN[key]
 

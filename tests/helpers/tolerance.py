@@ -43,7 +43,7 @@ def forward_size(
 ) -> Array:  # fmt: skip
     """Return the number of ε by which each entry of attention's output can be off."""
     call = call_of(query, key, value, attn_mask, scale=scale, **options)
-    return _tolerance.forward_size(*problem(call))
+    return _tolerance.forward_size(problem(call))
 
 
 def lse_size(
@@ -51,8 +51,7 @@ def lse_size(
     **options: Any,
 ) -> Array:  # fmt: skip
     """Return the number of ε by which each entry of a log-sum-exp can be off."""
-    found = problem(call_of(query, key, key, attn_mask, scale=scale, **options))
-    return _tolerance.lse_size(found.query, found.key, found.attn_mask, found.scale)
+    return _tolerance.lse_size(problem(call_of(query, key, key, attn_mask, scale=scale, **options)))
 
 
 def gradient_sizes(
@@ -61,11 +60,9 @@ def gradient_sizes(
 ) -> dict[str, Array]:  # fmt: skip
     """Return the number of ε by which each entry of each gradient can be off."""
     call = call_of(query, key, value, attn_mask, scale=scale, **options)
-    found = problem(call)
     above = upstream.astype(np.float64)
     d_lse = None if lse_upstream is None else lse_upstream.astype(np.float64)
-    arrays = found.query, found.key, found.value, above, found.attn_mask, d_lse
-    return argument_gradients(call, _tolerance.gradient_sizes(*arrays, found.scale))
+    return argument_gradients(call, _tolerance.gradient_sizes(problem(call), above, d_lse))
 
 
 def assert_close(
