@@ -31,50 +31,25 @@ def parser() -> argparse.ArgumentParser:
         description="Check an attention function against the definition, topic by topic.",
         epilog='A topic of two words is quoted: --without "mask gradients".',
     )
-    parser.add_argument(
-        "attention",
-        nargs="?",
-        metavar="MODULE:FUNCTION",
-        help="what to check: a function, or a Kernel",
-    )
-    parser.add_argument(
-        "--kind", choices=("torch", "numpy"), default="torch", help="tensors (default) or arrays"
-    )
-    parser.add_argument("--device", default="cpu", help="the device of the tensors, such as cuda")
-    for name, words in (
-        ("--only", "the topics to check"),
-        ("--without", "the topics to leave out"),
-    ):
-        parser.add_argument(
-            name, nargs="+", action="extend", default=[], metavar="TOPIC", help=words
-        )
-    parser.add_argument(
-        "--dtypes",
-        nargs="+",
-        metavar="DTYPE",
-        help=f"the dtypes to check in: {', '.join(FLOATING)}",
-    )
-    parser.add_argument(
-        "--case",
-        nargs="+",
-        default=[],
-        metavar="ID",
-        help="these cases alone, as a report names them",
-    )
-    parser.add_argument(
-        "--seed", default="7", help='the seed of all numbers: an integer, or "random"'
-    )
-    parser.add_argument(
-        "--search", type=int, default=0, metavar="N", help="draw N calls beyond the table"
-    )
-    parser.add_argument(
-        "--expected",
-        metavar="FILE",
-        help="ids that are expected to fail, one a line, # for a reason",
-    )
-    parser.add_argument("--export", metavar="FILE", help="write the cases to an .npz file")
-    parser.add_argument("--all", action="store_true", help="tell every group of failures")
-    parser.add_argument("--list", action="store_true", help="list the topics and their cases")
+    add: Any = parser.add_argument
+    words = "what to check: a function, or a Kernel"
+    add("attention", nargs="?", metavar="MODULE:FUNCTION", help=words)
+    words = "tensors (default) or arrays"
+    add("--kind", choices=("torch", "numpy"), default="torch", help=words)
+    add("--device", default="cpu", help="the device of the tensors, such as cuda")
+    many = {"nargs": "+", "default": []}
+    add("--only", **many, action="extend", metavar="TOPIC", help="the topics to check")
+    add("--without", **many, action="extend", metavar="TOPIC", help="the topics to leave out")
+    words = f"the dtypes to check in: {', '.join(FLOATING)}"
+    add("--dtypes", nargs="+", metavar="DTYPE", help=words)
+    add("--case", **many, metavar="ID", help="these cases alone, as a report names them")
+    add("--seed", default="7", help='the seed of all numbers: an integer, or "random"')
+    add("--search", type=int, default=0, metavar="N", help="draw N calls beyond the table")
+    words = "ids that are expected to fail, one a line, # for a reason"
+    add("--expected", metavar="FILE", help=words)
+    add("--export", metavar="FILE", help="write the cases to an .npz file")
+    add("--all", action="store_true", help="tell every group of failures")
+    add("--list", action="store_true", help="list the topics and their cases")
     return parser
 
 

@@ -145,8 +145,7 @@ class Kernel:
     @property
     def dims(self) -> list[tuple[int, int]]:
         """Return the claimed head dimensions as pairs, the smallest first; none for all."""
-        pairs = [n if isinstance(n, tuple) else (n, n) for n in self.head_dims or ()]
-        return sorted(pairs)
+        return sorted(n if isinstance(n, tuple) else (n, n) for n in self.head_dims or ())
 
     def name(self, ours: str) -> str:
         """Return what the kernel calls a keyword of ours."""
@@ -198,13 +197,11 @@ class Kernel:
             kinds += ["like query"] * (mask.dtype == call.given["query"].dtype)
             if self.mask not in kinds and mask.dtype != "int64":
                 return f"no {'boolean' if mask.dtype == 'bool' else 'floating'} mask"
-            if (
-                call.refused
-                and call.options.get("is_causal")
-                and self.mask_with_causal != "refused"
-            ):
+            both = call.refused and call.options.get("is_causal")
+            if both and self.mask_with_causal != "refused":
                 return "a mask beside is_causal is no error"
-        if "enable_gqa" in call.options and not self._groups_are_told():
+        by_keyword = self.groups == "enable_gqa" and self.takes("enable_gqa")
+        if "enable_gqa" in call.options and not (by_keyword or self.groups == "by shape"):
             return "no groups"
         align = call.options.get("causal_align", ALIGNMENTS[0])
         placed = call.options.get("is_causal") or call.options.get("window") is not None
@@ -223,11 +220,6 @@ class Kernel:
                 return f"no {word}"
         return ""
 
-    def _groups_are_told(self) -> bool:
-        if self.groups == "enable_gqa":
-            return self.takes("enable_gqa")
-        return self.groups is not None
-
     def _unclaimed_shape(self, call: Call) -> str:
         rank = 3 if call.documents else len(self.axes)
         if not rank or call.pages is not None:
@@ -236,9 +228,8 @@ class Kernel:
         for shape in shapes:
             if len(shape) < 2 or any(n != 1 for n in shape[: max(0, len(shape) - rank)]):
                 return f"{rank} axes"
-        leading = [(1,) * (rank - len(shape)) + shape[:-2] for shape in shapes]
-        leading = [shape[len(shape) - rank + 2 :] for shape in leading]
-        if any(batch != leading[0][:-1] for batch in (shape[:-1] for shape in leading)):
+        leading = [((1,) * (rank - len(shape)) + shape[:-2])[2 - rank :] for shape in shapes]
+        if len({shape[:-1] for shape in leading}) > 1:
             return "batches that broadcast" if not call.refused else ""
         grouped = "enable_gqa" in call.options
         if len({shape[-1] for shape in leading}) > 1 and not grouped:
@@ -334,7 +325,7 @@ def arranged(own: Given, ours: str, theirs: str) -> Given:
     numbers = ranked(own.numbers, len(ours))
     layout = own.layout
     if layout is None or order == sorted(order):
-        return replace_numbers(own, np.ascontiguousarray(numbers.transpose(order)))
+        return own._replace(numbers=np.ascontiguousarray(numbers.transpose(order)))
     back = np.argsort(order)
 
     def laid(array: Array) -> Array:
@@ -343,11 +334,6 @@ def arranged(own: Given, ours: str, theirs: str) -> Given:
 
     laid.__name__ = layout.__name__
     return Given(numbers.transpose(order), own.dtype, laid)
-
-
-def replace_numbers(own: Given, numbers: Array) -> Given:
-    """Return an argument with other numbers."""
-    return own._replace(numbers=numbers)
 
 
 def ranked(numbers: Array, rank: int) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from attncheck import _definition, _tolerance
 from attncheck._backends import Backend
 from attncheck._calls import Call, Case, Given, WrongResultError
-from attncheck._claims import Kernel, arranged, replace_numbers, restored
+from attncheck._claims import Kernel, arranged, restored
 from attncheck._types import HALF, Array
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
@@ -134,18 +134,16 @@ class _Asked:
         kinds = "a ValueError, a TypeError or a RuntimeError with a message"
         try:
             result = self.run(call, self.given(call))
-        except REFUSALS as error:
-            if not str(error).strip():
-                words = f"expected {kinds}, but {one_line(error)} was raised"
-                raise WrongResultError(words, "an error without words") from error
-            return
         except Exception as error:
+            says_no = isinstance(error, REFUSALS)
+            if says_no and str(error).strip():
+                return
+            kind = "an error without words" if says_no else f"{RAISED}: {one_line(error)}"
             words = f"expected {kinds}, but {one_line(error)} was raised"
-            raise WrongResultError(words, f"{RAISED}: {one_line(error)}") from error
+            raise WrongResultError(words, kind) from error
         shape = getattr(result, "shape", None)
-        came = type(result).__qualname__ + (
-            f" of shape {tuple(shape)}" if shape is not None else ""
-        )
+        of_shape = "" if shape is None else f" of shape {tuple(shape)}"
+        came = f"{type(result).__qualname__}{of_shape}"
         words = f"expected {kinds}, but the call returned: {came}"
         raise WrongResultError(words, "an invalid call is accepted")
 
@@ -158,7 +156,7 @@ class _Asked:
         result, lse = _pair(came) if call.lse else (came, None)
         truth, dtype = _definition.output(call), call.given["query"].dtype
         got = self.taken(call, "output", result, dtype, truth.ndim)
-        limit = self.limit(call, truth)
+        limit = output_limit(call, truth, self.backend)
         free = None if self.open_to_nan is None else self.open_to_nan.output(call)
         _compare("", got, truth, limit, free)
         if call.lse:
@@ -182,32 +180,25 @@ class _Asked:
             words = "expected a result that stays, but the next call changed it"
             raise WrongResultError(words)
 
-    def limit(self, call: Call, truth: Array) -> float | Array:
-        """Return how far an output may be off."""
-        dtype, peer = call.given["query"].dtype, call.peer
-        size: Any = call.size
-        if dtype in HALF:
-            peer = self.backend.peer(call) if peer is None else peer
-        elif size is None:
-            size = _tolerance.forward_size(_definition.problem(call))
-        return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
-
     def lse(self, call: Call, lse: Any) -> None:
         """Require the log-sum-exp of the definition."""
         own = _definition.problem(call)
         truth = _definition.attention(own)[1]
-        numbers, came = self.in_numbers(lse, "the log-sum-exp: ")
+        numbers, came = self.natural_lse(call, lse, truth.ndim)
         sums = "float32" if call.given["query"].dtype in HALF else call.given["query"].dtype
         if came not in (sums, "float64"):
             words = f"the log-sum-exp: expected dtype {sums}, got {came}"
             raise WrongResultError(words, "the dtype of the log-sum-exp")
+        limit = _tolerance.bound(truth, dtype=sums, size=_tolerance.lse_size(own))
+        _compare("the log-sum-exp: ", numbers, truth, limit)
+
+    def natural_lse(self, call: Call, lse: Any, rank: int) -> tuple[Array, str]:
+        """Return a natural log-sum-exp in our order of axes, and the name of its dtype."""
+        numbers, came = self.in_numbers(lse, "the log-sum-exp: ")
         orders = self.kernel.orders(call)
         if "lse" in orders:
-            numbers = restored(numbers, *orders["lse"], truth.ndim)
-        numbers = self.lse_unit * numbers
-        size = _tolerance.lse_size(own)
-        limit = _tolerance.bound(truth, dtype=sums, size=size)
-        _compare("the log-sum-exp: ", numbers, truth, limit, None)
+            numbers = restored(numbers, *orders["lse"], rank)
+        return self.lse_unit * numbers, came
 
     def merge(self, call: Call) -> None:
         """Require that two halves of the keys, merged by their log-sum-exps, give the whole."""
@@ -216,7 +207,7 @@ class _Asked:
         results = [_pair(self.called(half, self.given(half))) for half in halves]
         truth = _definition.output(call)
         dtype = call.given["query"].dtype
-        limit = 2 * self.limit(call, truth)
+        limit = 2 * output_limit(call, truth, self.backend)
         if dtype in HALF:
             limit = limit + _tolerance.epsilon(dtype) * np.abs(truth).max(initial=0.0)
         if self.kernel.merge is not None:
@@ -225,18 +216,12 @@ class _Asked:
             except Exception as error:
                 raise RaisedError("a merged result", error) from error
             got = self.taken(call, "output", merged[0], dtype, truth.ndim)
-            _compare("merged by the kernel: ", got, truth, limit, None)
+            _compare("merged by the kernel: ", got, truth, limit)
             self.lse(call, merged[1])
             return
-        orders = self.kernel.orders(call)
-        outputs, lses = [], []
-        for output, lse in results:
-            outputs.append(self.taken(call, "output", output, dtype, truth.ndim))
-            numbers, _ = self.in_numbers(lse, "the log-sum-exp: ")
-            if "lse" in orders:
-                numbers = restored(numbers, *orders["lse"], truth.ndim - 1)
-            lses.append(self.lse_unit * numbers)
-        _compare("merged: ", merged_halves(outputs, lses), truth, limit, None)
+        outputs = [self.taken(call, "output", own, dtype, truth.ndim) for own, _ in results]
+        lses = [self.natural_lse(call, lse, truth.ndim - 1)[0] for _, lse in results]
+        _compare("merged: ", merged_halves(outputs, lses), truth, limit)
 
     def gradients(self, call: Call) -> None:
         """Require the gradients of the definition."""
@@ -248,7 +233,7 @@ class _Asked:
         before = {name: self.backend.bits(argument) for name, argument in everything.items()}
         above = upstream
         if call.lse_upstream is not None:
-            own_lse = replace_numbers(call.lse_upstream, self.lse_unit * call.lse_upstream.numbers)
+            own_lse = call.lse_upstream._replace(numbers=self.lse_unit * call.lse_upstream.numbers)
             above = upstream, self.backend.give(arranged(own_lse, *orders["lse"]))
 
         def attend(**arrays: Any) -> Any:
@@ -310,6 +295,17 @@ class _Asked:
                 raise WrongResultError(words, "an input is modified")
 
 
+def output_limit(call: Call, truth: Array, backend: Backend) -> float | Array:
+    """Return how far an output may be off."""
+    dtype, peer = call.given["query"].dtype, call.peer
+    size: Any = call.size
+    if dtype in HALF:
+        peer = backend.peer(call) if peer is None else peer
+    elif size is None:
+        size = _tolerance.forward_size(_definition.problem(call))
+    return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
+
+
 def _pair(result: Any) -> tuple[Any, Any]:
     """Return the output and the log-sum-exp of a result, which may hold more."""
     if not isinstance(result, (tuple, list)) or len(result) < 2:
@@ -343,7 +339,9 @@ def merged_halves(outputs: list[Array], lses: list[Array]) -> Array:
     return np.asarray((weights[..., None] * np.stack(outputs)).sum(axis=0))
 
 
-def _compare(what: str, got: Array, truth: Array, bound: float | Array, free: Array | None) -> None:
+def _compare(
+    what: str, got: Array, truth: Array, bound: float | Array, free: Array | None = None
+) -> None:
     if free is not None and got.shape == truth.shape:
         truth = np.where(free & np.isnan(got), np.nan, truth)
     said = _tolerance.difference(got, truth, bound)

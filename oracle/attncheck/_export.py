@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from attncheck import _definition, _tolerance
+from attncheck import _definition
 from attncheck._backends import Backend
 from attncheck._calls import Case
-from attncheck._types import HALF
+from attncheck._comparison import output_limit
 
 
 def export(cases: Sequence[Case], file: str | Path, backend: Backend) -> int:
@@ -32,16 +32,9 @@ def export(cases: Sequence[Case], file: str | Path, backend: Backend) -> int:
         if call.refused or call.documents or call.pages or call.split is not None:
             continue
         parts = {name: own.numbers for name, own in call.given.items()}
-        dtype = case.dtype
         if call.upstream is None:
             truth = _definition.output(call)
-            size: Any = call.size
-            if size is None:
-                size = _tolerance.forward_size(_definition.problem(call))
-            peer = call.peer
-            if peer is None and dtype in HALF:
-                peer = backend.peer(call)
-            parts["bound"] = np.asarray(_tolerance.bound(truth, dtype=dtype, size=size, peer=peer))
+            parts["bound"] = np.asarray(output_limit(call, truth, backend))
             parts["output"] = truth
             if call.lse:
                 parts["lse"] = _definition.attention(_definition.problem(call))[1]
@@ -50,6 +43,6 @@ def export(cases: Sequence[Case], file: str | Path, backend: Backend) -> int:
             found = _definition.gradients(call)
             parts |= {f"d_{name}": found[name] for name in call.wanted}
         arrays |= {f"{case.id}/{name}": own for name, own in parts.items()}
-        about[case.id] = {"dtype": dtype, "keywords": dict(call.options)}
+        about[case.id] = {"dtype": case.dtype, "keywords": dict(call.options)}
     np.savez_compressed(file, cases=np.array(json.dumps(about)), **arrays)
     return len(about)

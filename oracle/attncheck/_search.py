@@ -32,6 +32,13 @@ PLAIN: dict[str, Any] = {
     "G": 1, "H": 1, "B": 1,
 }  # fmt: skip
 LAYOUT = {f.__name__.replace("_", ""): f for f in LAYOUTS}
+# A part of an id, with the names of what it tells.
+PART = rf"""
+    B(?P<B>\d+) | H(?P<H>\d+)x(?P<G>\d+) | L(?P<L>\d+) | S(?P<S>\d+)
+    | (?P<mask>bool|float)(?P<axes>[BHLS1]{{4}}) | (?P<causal>topleft|bottomright)
+    | left(?P<left>\d+) | (?P<layout>{"|".join(LAYOUT)}) | scale(?P<scale>[\d.e+]+)
+    | (?P<gradient>gradient)
+"""
 
 
 @dataclass(frozen=True)
@@ -69,28 +76,14 @@ class Drawn:
         >>> Drawn.of(Drawn(2, 3, 2, 65, 70, "bool", "B1LS", "topleft", 3).words).S
         70
         """
-        own = cls()
+        told: dict[str, Any] = {}
         for part in words.split("-"):
-            if found := re.fullmatch(r"([BLS])(\d+)", part):
-                lengths: Any = {found[1]: int(found[2])}
-                own = replace(own, **lengths)
-            elif found := re.fullmatch(r"H(\d+)x(\d+)", part):
-                own = replace(own, H=int(found[1]), G=int(found[2]))
-            elif found := re.fullmatch(r"(bool|float)([BHLS1]{4})", part):
-                own = replace(own, mask=found[1], axes=found[2])
-            elif part in ("topleft", "bottomright"):
-                own = replace(own, causal=part)
-            elif found := re.fullmatch(r"left(\d+)", part):
-                own = replace(own, left=int(found[1]))
-            elif found := re.fullmatch(r"scale([\d.e+]+)", part):
-                own = replace(own, scale=float(found[1]))
-            elif part in LAYOUT:
-                own = replace(own, layout=part)
-            elif part == "gradient":
-                own = replace(own, gradient=True)
-            else:
+            found = re.fullmatch(PART, part, re.VERBOSE)
+            if found is None:
                 raise ValueError(f"expected a part of a searched call; got {part!r}")
-        return own
+            told |= {name: text for name, text in found.groupdict().items() if text is not None}
+        # Each text becomes what the plain call has in its place: an integer, a number, True.
+        return cls(**{name: type(getattr(cls, name))(text) for name, text in told.items()})
 
     def draw(self, setting: Setting) -> Call:
         """Return the call for a setting."""

@@ -66,33 +66,6 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["attention_seed"] = _seed(node.config)
 
 
-class Kernels(pytest.Collector):
-    """What collects the cases of one kernel."""
-
-    def collect(self) -> list[pytest.Item]:
-        """Return a test for each case that the kernel claims."""
-        from attncheck.__main__ import found
-
-        config = self.config
-        kind = config.getoption("--attention-kind")
-        try:
-            kernel = Kernel.of(found(config.getoption("--attention")))
-            expected = _expected(config.getoption("--attention-expected"))
-            backend = backend_for(kind, config.getoption("--attention-device"))
-        except (TypeError, ValueError) as error:
-            raise pytest.UsageError(str(error)) from error
-        chosen = cases(kind, kernel=kernel, seed=_seed(config))
-        items: list[pytest.Item] = []
-        for case in (c for c in chosen if c.dtype in backend.dtypes()):
-            own = f"{self.nodeid}::{case.id}"  # parsed, so that --lf finds it again
-            given = {"case": case, "kernel": kernel, "backend": backend}
-            item = Asked.from_parent(self, name=case.id, nodeid=own, **given)
-            for mark in _marks(case, expected):
-                item.add_marker(mark)
-            items.append(item)
-        return items
-
-
 class Asked(pytest.Item):
     """The test of one case."""
 
@@ -119,11 +92,26 @@ class Asked(pytest.Item):
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add the cases of a kernel, before -k and the like choose."""
-    path = config.getoption("--attention")
-    if path:
-        collector = Kernels.from_parent(session, name=path, nodeid=path)
-        items.extend(collector.collect())
+    """Add a test for each case that the kernel claims, before -k and the like choose."""
+    from attncheck.__main__ import found
+
+    path, kind = config.getoption("--attention"), config.getoption("--attention-kind")
+    if not path:
+        return
+    try:
+        kernel = Kernel.of(found(path))
+        expected = _expected(config.getoption("--attention-expected"))
+        backend = backend_for(kind, config.getoption("--attention-device"))
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from error
+    for case in cases(kind, kernel=kernel, seed=_seed(config)):
+        if case.dtype in backend.dtypes():
+            given = {"case": case, "kernel": kernel, "backend": backend}
+            own = f"{path}::{case.id}"  # parsed, so that --lf finds it again
+            item = Asked.from_parent(session, name=case.id, nodeid=own, **given)
+            for mark in _marks(case, expected):
+                item.add_marker(mark)
+            items.append(item)
 
 
 def _require(case: Case, kernel: Kernel, backend: Any) -> None:

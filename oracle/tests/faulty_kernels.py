@@ -12,18 +12,28 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from attncheck import Also, Kernel
-from attnlib._checks import Options, blocks
-from attnlib._tensors import HALF, Call, computing_dtype
-from attnlib.serving import over_documents, over_pages, with_sinks
 
 TILE = 64
 NONE = -math.inf
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Options(NamedTuple):
+    """What a caller may ask for beside query, key and value."""
+
+    attn_mask: Tensor | None = None
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+    causal_align: str = "top-left"
+    window: tuple[int | None, int | None] | None = None
 
 
 class WithGradient(torch.autograd.Function):
@@ -53,6 +63,14 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def modified(gradient: Tensor) -> Tensor:
+    """Return a gradient as it came, and add 1 to what came."""
+    before = gradient.clone()
+    if 0 not in gradient.stride():
+        gradient.add_(1)
+    return before
+
+
 def taken_for_contiguous(x: Tensor) -> Tensor:
     """Return what a kernel reads that looks at the shape and not at the strides."""
     if x.is_contiguous() or x.untyped_storage().nbytes() < x.numel() * x.element_size():
@@ -73,16 +91,38 @@ def repeated(x: Tensor, group: int, fault: str) -> Tensor:
     return heads
 
 
-def read_mask(call: Call, fault: str) -> Tensor | None:
-    """Return the mask of a call for every head and token."""
-    mask = call.mask
-    if mask is None:
-        return None
-    if fault == "a boolean mask is inverted" and mask.dtype == torch.bool:
-        mask = ~mask
-    if fault == "a mask of the batch is read by head" and mask.ndim == 4 and mask.shape[1] == 1:
-        mask = mask[torch.arange(call.batch[-1]) % mask.shape[0], 0]
-    return mask.expand(*call.batch, call.n_queries, call.n_keys)
+def accepted(
+    query: Tensor, key: Tensor, value: Tensor, options: Options
+) -> tuple[tuple[int, ...], int]:
+    """Refuse what is invalid; return the leading axes of the output, and query heads per key head.
+
+    Shapes that do not broadcast are refused by torch.
+    """
+    inputs, mask, group = (query, key, value), options.attn_mask, 1
+    require(min(x.ndim for x in inputs) > 1, "inputs have two axes and more", query)
+    require(query.is_floating_point(), "inputs are floating", query)
+    require(len({x.dtype for x in inputs}) == 1, "inputs have one dtype", query)
+    require(query.shape[-1] == key.shape[-1], "query and key have the same features", key)
+    require(key.shape[-2] == value.shape[-2], "there are as many values as keys", value)
+    require(math.isfinite(options.scale or 0), "scales are finite", query)
+    if options.enable_gqa:
+        n_heads, n_key_heads, n_value_heads = (x.shape[-3] for x in inputs)
+        fits = n_key_heads == n_value_heads and n_heads % n_key_heads == 0
+        require(fits, "key heads divide query heads", key)
+        group = n_heads // n_key_heads
+    batch = torch.broadcast_shapes(
+        query.shape[:-2], *(repeated(x[..., :0], group, "").shape[:-2] for x in (key, value))
+    )
+    if mask is not None:
+        require(not options.is_causal, "there is a mask or is_causal", mask)
+        require(mask.dtype == torch.bool or mask.is_floating_point(), "masks are no numbers", mask)
+        mask.expand(*batch, query.shape[-2], key.shape[-2])
+    return batch, group
+
+
+def tiles(n: int, size: int = TILE) -> list[slice]:
+    """Return tiles of n tokens; one of length 0 where there are none."""
+    return [slice(k, min(k + size, n)) for k in range(0, n, size)] or [slice(0, 0)]
 
 
 def allowed_keys(i: Tensor, j: Tensor, mask: Tensor | None, options: Options, fault: str) -> Tensor:
@@ -112,14 +152,15 @@ def attend(
     """
     if fault == "strides are ignored":
         query, key, value = map(taken_for_contiguous, (query, key, value))
-    call = Call((query, key, value), options)  # it checks all arguments
-    n_queries, n_keys, group = call.n_queries, call.n_keys, call.group
-    wide = computing_dtype(call.out_dtype, options.scale)
-    tile = TILE
-    if fault == "sums are kept in half precision" and call.out_dtype in HALF:
-        tile = 1
-    inputs = [call.query, *(repeated(x, group, fault) for x in (call.key, call.value))]
-    q, k, v = (x.to(wide).expand(*call.batch, *x.shape[-2:]) for x in inputs)
+    if fault == "more or fewer values than keys are accepted" and value.ndim > 1:
+        value = value[..., torch.arange(key.shape[-2]) % max(1, value.shape[-2]), :]
+    batch, group = accepted(query, key, value, options)
+    n_queries, n_keys = query.shape[-2], key.shape[-2]
+    in_half = query.dtype in HALF
+    wide = torch.float32 if in_half else query.dtype
+    tile = 1 if fault == "sums are kept in half precision" and in_half else TILE
+    inputs = [query, *(repeated(x, group, fault) for x in (key, value))]
+    q, k, v = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in inputs)
     if fault in GRADIENTS:
         k, v = (WithGradient.apply(x, GRADIENTS[fault]) for x in (k, v))
         if fault != "the gradient of the last keys is lost":
@@ -128,7 +169,16 @@ def attend(
         k = torch.cat([k[..., :32], torch.zeros_like(k[..., 32:])], dim=-1)
     if fault == "one query does not see the last keys" and n_queries == 1 and n_keys > TILE:
         n_keys = n_keys // TILE * TILE
-    scale, mask = call.scale, read_mask(call, fault)
+    mask = options.attn_mask
+    if mask is not None:
+        if fault == "a boolean mask is inverted" and mask.dtype == torch.bool:
+            mask = ~mask
+        if fault == "the gradient of the mask is zeros" and mask.is_floating_point():
+            mask = WithGradient.apply(mask, torch.zeros_like)
+        if fault == "a mask of the batch is read by head" and mask.ndim == 4 and mask.shape[1] == 1:
+            mask = mask[torch.arange(batch[-1]) % mask.shape[0], 0]
+        mask = mask.expand(*batch, query.shape[-2], key.shape[-2])
+    scale = max(1, q.shape[-1]) ** -0.5 if options.scale is None else options.scale
     if options.scale is None and fault == "the scale is 1/d":
         scale = 1 / max(1, q.shape[-1])
     if options.scale is None and fault == "at 96 the scale is that of 128" and q.shape[-1] == 96:
@@ -141,12 +191,12 @@ def attend(
         first = 0
 
     outputs, lses = [], []
-    for rows in blocks(0, n_queries, TILE) or [slice(0, 0)]:
+    for rows in tiles(n_queries):
         i = first + torch.arange(rows.start, rows.stop)
-        m = torch.full((*call.batch, len(i), 1), NONE, dtype=wide)
-        total, o = torch.zeros_like(m), torch.zeros(*call.batch, len(i), v.shape[-1], dtype=wide)
+        m = torch.full((*batch, len(i), 1), NONE, dtype=wide)
+        total, o = torch.zeros_like(m), torch.zeros(*batch, len(i), v.shape[-1], dtype=wide)
         alive = torch.zeros(len(i), 1, dtype=torch.bool)
-        for columns in blocks(0, n_keys, tile) or [slice(0, 0)]:
+        for columns in tiles(n_keys, tile):
             j = torch.arange(columns.start, columns.stop)
             here = None if mask is None else mask[..., rows, columns]
             allowed = allowed_keys(i, j, here, options, fault)
@@ -157,7 +207,11 @@ def attend(
                 k_tile, v_tile = (torch.where(seen, x, 0) for x in (k_tile, v_tile))
             s = scale * (q[..., rows, :] @ k_tile.mT)
             s = masked(s, here, allowed, softcap, fault)
+            if fault == "NaN in a score is taken for 0":
+                s = s.nan_to_num(nan=0.0, posinf=math.inf, neginf=NONE)
             m_new = torch.cat([m, s.detach()], dim=-1).amax(-1, keepdim=True)
+            if fault == "the largest score is not subtracted":
+                m_new = torch.zeros_like(m)
             base = torch.where(m_new == NONE, 0, m_new)
             if fault == "a first tile without a key gives NaN":
                 base = m_new  # -∞ - -∞ is NaN
@@ -167,21 +221,28 @@ def attend(
             o = before / divisor * o + powers / divisor @ v_tile  # a mean: it does not overflow
             m = m_new
             if tile == 1:
-                total, o = (x.to(call.out_dtype).to(wide) for x in (total, o))
+                total, o = (x.to(query.dtype).to(wide) for x in (total, o))
         lse = torch.where(m == NONE, 0, m) + torch.where(total == 0, 1, total).log()
         if fault == "the log-sum-exp is that of the last tile":
             lse = torch.logsumexp(s, -1, keepdim=True)
-        outputs.append(torch.where(alive, o, 0))
+        if fault == "the score of a removed key is -1e9":
+            alive = torch.ones_like(alive)
+        outputs.append(torch.where(alive, o, math.nan if fault == "an empty row is NaN" else 0))
         empty = math.inf if fault == "the log-sum-exp of an empty row is +∞" else NONE
         lses.append(torch.where(alive, lse, empty)[..., 0])
     output, lse = torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
     if sinks is not None:
-        n = len(blocks(0, n_keys, TILE)) if fault == "a sink counts once in each tile" else 1
-        output, lse = with_sinks(output, lse, sinks + math.log(n))
+        n = len(tiles(n_keys)) if fault == "a sink counts once in each tile" else 1
+        column = (sinks + math.log(n)).to(wide)[:, None]
+        whole = torch.logaddexp(lse, column)
+        kept = torch.where(lse == NONE, 0, torch.exp(lse - whole))
+        output, lse = output * kept[..., None], whole
+    if fault == "the query is modified" and not query.requires_grad:
+        query.mul_(2)
     if fault == "the log-sum-exp has no gradient":
         lse = WithGradient.apply(lse, torch.zeros_like)
     lse = lse / math.log(2) if fault == "the log-sum-exp is one of base 2" else lse
-    return written(output.to(call.out_dtype), options, fault), lse
+    return written(output.to(query.dtype), options, fault), lse
 
 
 def masked(
@@ -193,7 +254,7 @@ def masked(
         s = softcap * torch.tanh(s / softcap)
     if mask is not None and mask.dtype != torch.bool:
         s = s + mask.to(s.dtype)
-    s = torch.where(allowed, s, NONE)
+    s = torch.where(allowed, s, -1e9 if fault == "the score of a removed key is -1e9" else NONE)
     return softcap * torch.tanh(s / softcap) if softcap is not None and late else s
 
 
@@ -211,12 +272,42 @@ def written(output: Tensor, options: Options, fault: str) -> Tensor:
         return torch.cat([output[:65_535], kept[65_535:]])
     if fault == "at 128 a quarter of the features is not written" and n_features == 128:
         return torch.cat([output[..., :96], kept[..., 96:]], dim=-1)
+    if fault == "a gradient of the output is taken for contiguous":
+        return WithGradient.apply(output, taken_for_contiguous)
+    if fault == "the gradient of the output is modified":
+        return WithGradient.apply(output, modified)
     at_128 = fault == "at 128 causal gives zeros" and n_features == 128 and options.is_causal
     if at_128 or fault == "zeros that an absolute tolerance accepts":
         return output * 0
     if fault == "the next call overwrites the result" and not output.requires_grad:
         return BUFFERS.setdefault((output.shape, output.dtype), kept).copy_(output)
     return output
+
+
+# Texts and pages, one call for each ---------------------------------------------------------------
+
+
+def over_texts(attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> Any:
+    """Return attention within each text, and its log-sum-exp; axes are (H, T, D)."""
+    rows, columns = (list(pairwise(own.tolist())) for own in starts)
+    found = [
+        attend(q[:, i:j], k[:, m:n], v[:, m:n])
+        for (i, j), (m, n) in zip(rows, columns, strict=True)
+    ]
+    outputs, lses = zip(*found, strict=True)
+    return torch.cat(outputs, dim=1), torch.cat(lses, dim=1)
+
+
+def over_pages(
+    attend: Callable[..., Any], q: Tensor, key_pages: Tensor, value_pages: Tensor, table: Any,
+    lengths: Any,
+) -> Tensor:  # fmt: skip
+    """Return attention to keys in pages; queries are (B, H, S, D), pages (n_pages, page, H, D)."""
+    outputs = []
+    for row, pages, length in zip(q, table, lengths, strict=True):
+        k, v = (x[pages].flatten(0, 1)[:length].transpose(0, 1) for x in (key_pages, value_pages))
+        outputs.append(attend(row[None], k[None], v[None])[0])
+    return torch.cat(outputs)
 
 
 # Kernels ------------------------------------------------------------------------------------------
@@ -230,7 +321,7 @@ def torch_like(fault: str = "") -> Kernel:
         dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
         enable_gqa: bool = False, causal_align: str = "top-left", window: Any = None,
     ) -> Tensor:  # fmt: skip
-        options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
+        options = Options(attn_mask, is_causal, scale, enable_gqa, causal_align, window)
         return attend(query, key, value, options, fault)[0]
 
     return Kernel(scaled_dot_product_attention)
@@ -244,7 +335,7 @@ def flash_like(fault: str = "") -> Kernel:
         require(q.dtype in HALF, "dtypes are float16 and bfloat16", q)
         bounds = tuple(None if n < 0 else n for n in window)
         groups = q.shape[axis] != k.shape[axis]
-        return Options(None, 0.0, causal, scale, groups, "bottom-right", bounds)
+        return Options(None, causal, scale, groups, "bottom-right", bounds)
 
     def with_lse(
         q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None,
@@ -268,12 +359,10 @@ def flash_like(fault: str = "") -> Kernel:
         if fault == "all texts have one causal frontier":
             first = int(cu_seqlens_k[1] - cu_seqlens_q[1])  # that of the first text
 
-        def one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return attend(q, k, v, own, fault, first=first)[0]
+        def one(q: Tensor, k: Tensor, v: Tensor) -> Any:
+            return attend(q, k, v, own, fault, first=first)
 
-        starts = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
-        found: Tensor = over_documents(one, q, k, v, *starts)
-        return found.transpose(0, 1)
+        return over_texts(one, q, k, v, cu_seqlens_q, cu_seqlens_k)[0].transpose(0, 1)
 
     def of_pages(
         q: Tensor, key_pages: Tensor, value_pages: Tensor, block_table: Tensor,
@@ -287,11 +376,12 @@ def flash_like(fault: str = "") -> Kernel:
             lengths = lengths // page * page
         if fault == "pages are read in the order of the pool":
             block_table = block_table.sort(dim=1).values
-        found: Tensor = over_pages(
-            lambda q, k, v: attend(q, k, v, own, fault)[0],
-            q.transpose(1, 2), key_pages, value_pages, block_table.tolist(), lengths.tolist(),
-        )  # fmt: skip
-        return found.transpose(1, 2)
+
+        def one(q: Tensor, k: Tensor, v: Tensor) -> Any:
+            return attend(q, k, v, own, fault)
+
+        q = q.transpose(1, 2)
+        return over_pages(one, q, key_pages, value_pages, block_table, lengths).transpose(1, 2)
 
     return Kernel(
         without_lse(with_lse),
@@ -318,7 +408,7 @@ def sixteens_like(fault: str = "") -> Kernel:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         require(q.shape[-1] % 16 == 0 == v.shape[-1] % 16, "multiples of 16", q)
         require(q.ndim == 4, "there are 4 axes (B, H, S, D)", q)
-        own = Options(bias, 0.0, causal, sm_scale, enable_gqa, "top-left", None)
+        own = Options(bias, causal, sm_scale, enable_gqa)
         output, lse = attend(q, k, v, own, fault)
         return output, lse / math.log(2)
 
@@ -347,7 +437,7 @@ def serving_like(fault: str = "") -> Kernel:
         q: Tensor, k: Tensor, v: Tensor, causal: bool = False, s_aux: Tensor | None = None
     ) -> Tensor:
         groups = q.shape[1] != k.shape[1]
-        own = Options(None, 0.0, causal, None, groups, "bottom-right", None)
+        own = Options(None, causal, None, groups, "bottom-right")
         inputs = (x.transpose(0, 1) for x in (q, k, v))
         return attend(*inputs, own, fault, sinks=s_aux)[0].transpose(0, 1)
 
@@ -371,7 +461,7 @@ def onnx_like(fault: str = "") -> Kernel:
         require(Q.ndim == K.ndim == V.ndim == 4, "there are 4 axes (B, H, S, D)", Q)
         window = (None, 0) if is_causal else None
         groups = Q.shape[1] != K.shape[1]
-        own = Options(attn_mask, 0.0, False, scale, groups, "top-left", window)
+        own = Options(attn_mask, False, scale, groups, window=window)
         return attend(Q, K, V, own, fault, softcap=softcap)[0]
 
     return Kernel(
@@ -460,3 +550,16 @@ FAULTS = {
     "the scale is 1/d": Fault(torch_like, "values", "no scale"),
     "zeros that an absolute tolerance accepts": Fault(torch_like, "values", "zeros"),
 }  # fmt: skip
+
+# Plainer mistakes of a kernel like torch's, with the topic that must notice each.
+MISTAKES = {
+    "the largest score is not subtracted": "values",
+    "NaN in a score is taken for 0": "numbers",
+    "an empty row is NaN": "empty",
+    "the score of a removed key is -1e9": "empty",
+    "more or fewer values than keys are accepted": "errors",
+    "the gradient of the mask is zeros": "mask gradients",
+    "a gradient of the output is taken for contiguous": "gradients",
+    "the gradient of the output is modified": "gradients",
+    "the query is modified": "layouts",
+}

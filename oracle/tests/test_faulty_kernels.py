@@ -13,13 +13,13 @@ import faulty_kernels
 import numpy as np
 import pytest
 import torch
-from faulty_kernels import FAULTS, Fault
-from runs import at_one
+from faulty_kernels import FAULTS, MISTAKES, Fault
+from runs import at_one, noticing
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attncheck import Call, Case, Given, Kernel, Report, backend_for, check
-from attncheck._calls import CLAIMED
+from attncheck._calls import CLAIMED, TOPICS
 from attncheck._claims import restored
 from attncheck._layouts import heads_inside
 
@@ -87,11 +87,16 @@ def test_a_fault_is_noticed_among_all_topics(name: str) -> None:
     is_led_to(name, FAULTS[name].build(name), "values")
 
 
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_noticed_by_its_topic(name: str) -> None:
+    kernel, topic = faulty_kernels.torch_like(name), MISTAKES[name]
+    assert noticing(kernel, "torch", [topic]) == {topic}
+
+
 def test_the_faults_are_many_and_kernels_have_conventions_of_their_own() -> None:
     own = [name for name, fault in FAULTS.items() if fault.build is not faulty_kernels.torch_like]
-    assert len(FAULTS) >= 26
     assert len(own) >= len(FAULTS) / 3
-    assert {fault.topic for fault in FAULTS.values()} >= set(CLAIMED)
+    assert {*MISTAKES.values(), *(fault.topic for fault in FAULTS.values())} == set(TOPICS)
 
 
 def test_what_a_kernel_does_not_claim_is_listed_and_not_asked() -> None:
