@@ -65,12 +65,7 @@ def cases(
         kind: "numpy" or "torch"; gradients are for torch alone.
         kernel: A function or a `Kernel`, whose claims choose the cases. None stands for a function
             that has all keywords of the implementations here, and no function beside it.
-        only: The topics to keep; all of them where it is empty.
-        without: The topics to leave out. A case that uses one of them is left out as well: a
-            causal case of the topic gradients goes with "causal".
-        dtypes: The dtypes of the calls. None means all for the topic dtypes, and float32, or
-            what is claimed, for everything else.
-        seed: What the numbers are drawn from, beside the name of each case; "random" draws it.
+        only, without, dtypes, seed: What `check` takes.
 
     Raises:
         ValueError: a kind, a topic or a dtype that is unknown.
@@ -140,9 +135,11 @@ def check(
         kind: What the function takes and returns: "torch" for tensors, "numpy" for arrays.
         device: The device of the tensors, as torch names it.
         only: The topics to check; all of `TOPICS` where it is empty.
-        without: The topics to leave out. A case that uses one of them is left out as well.
+        without: The topics to leave out. A case that uses one of them is left out as well: a
+            causal case of the topic gradients goes with "causal".
         dtypes: The dtypes to check in, of float16, bfloat16, float32 and float64. None checks the
-            topic dtypes in all that are claimed, and everything else in float32.
+            topic dtypes in all that are claimed, and everything else in float32, or in what is
+            claimed.
         case: Ids of cases, to check these alone.
         seed: What the numbers are drawn from, beside the name of each case; "random" draws it, and
             the report tells it.
@@ -198,22 +195,19 @@ def check(
     if not (ids or search):
         left_out = offered(kernel, kind) - {own.topic for own in every}
         reasons |= {topic: "left out" for topic in TOPICS if topic in left_out}
+    own_name = getattr(kernel.function, "__name__", type(kernel.function).__name__)
     claimed = {"dtype": kernel.dtypes, "head dimensions": kernel.head_dims, "rank": kernel.axes}
     return Report(
         results,
         reasons,
         asked=len(every),
-        about=f"attncheck of {name or _name(kernel)}, {kind} on {device}",
+        about=f"attncheck of {name or own_name}, {kind} on {device}",
         again=f"python -m attncheck {name or 'MODULE:FUNCTION'}"
         + (f" --kind {kind}" if kind != "torch" else "")
         + (f" --device {device}" if device != "cpu" else ""),
         seed=seed,
         claimed=[what for what, said in claimed.items() if said],
     )
-
-
-def _name(kernel: Kernel) -> str:
-    return str(getattr(kernel.function, "__name__", type(kernel.function).__name__))
 
 
 def _claimed(kernel: Kernel, every: Sequence[Case]) -> tuple[list[Case], dict[str, str]]:

@@ -93,21 +93,17 @@ class NumpyBackend(Backend):
             raise ValueError(f'device must be "cpu" for NumPy arrays; got {device!r}')
 
     def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes that there are."""
         has_bfloat16 = importlib.util.find_spec("ml_dtypes") is not None
         return tuple(dtype for dtype in FLOATING if dtype != "bfloat16" or has_bfloat16)
 
     def give(self, given: Given) -> Array:
-        """Return the argument as an array of its dtype and layout."""
         own = of_dtype(given.numbers, given.dtype)
         return own if given.layout is None else given.layout(own)
 
     def bits(self, own: Array) -> bytes:
-        """Return what an array holds, to see whether it was modified."""
         return own.tobytes()
 
     def take(self, result: Any) -> tuple[Array, str]:
-        """Return a result in float64, and the name of its dtype."""
         if not isinstance(result, np.ndarray):
             raise WrongResultError(f"expected a numpy.ndarray, got {type(result).__qualname__}")
         numbers = result.astype(np.float64) if result.dtype.kind in "fViub" else result
@@ -118,7 +114,6 @@ class NumpyBackend(Backend):
         return bool(np.shares_memory(result, own)) or not result.flags.writeable
 
     def peer(self, call: Call) -> Array:
-        """Return plain attention with every step in the inputs' dtype, as its errors measure."""
         query, key, value, mask, scale, softcap, sinks = problem(call)
         dtype = call.given["query"].dtype
         query, key, value = (of_dtype(without_nan(x), dtype) for x in (query, key, value))

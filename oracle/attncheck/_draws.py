@@ -49,15 +49,19 @@ def masked(mask: Mask, setting: Setting) -> Array:
     return mask(setting) if callable(mask) else mask
 
 
+def inputs(setting: Setting, query: Array, key: Array, value: Array) -> dict[str, Given]:
+    """Return numbers as query, key and value of the setting's dtype."""
+    arrays = {"query": query, "key": key, "value": value}
+    return {name: Given(numbers, setting.dtype) for name, numbers in arrays.items()}
+
+
 def qkv(
     setting: Setting, query: Axes = (B, H, L, E), key: Axes = (B, H, S, E),
     value: Axes | None = None,
 ) -> dict[str, Given]:  # fmt: skip
     """Return query, key and value of these shapes; the value's last axis has its own length."""
     value = (*key[:-1], E_V) if value is None else value
-    names = ("query", "key", "value")
-    numbers = setting.drawn(query, key, setting.value(value))
-    return {name: Given(n, setting.dtype) for name, n in zip(names, numbers, strict=True)}
+    return inputs(setting, *setting.drawn(query, key, setting.value(value)))
 
 
 def shaped(

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncheck._calls import NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting, rounded
 from attncheck._definition import allowed_keys
-from attncheck._draws import heads, random_bias, random_mask, shaped, with_mask
+from attncheck._draws import heads, inputs, random_bias, random_mask, shaped, with_mask
 from attncheck._masks import BOTTOM_RIGHT
 from attncheck._types import HALF, Array
 
@@ -38,7 +38,7 @@ def dtypes() -> Iterator[Case]:
 def _beyond_float16(setting: Setting) -> Call:
     one = np.ones(setting.shape((1, 1, 1, E)))
     value = np.ones(setting.shape(setting.value((1, 1, 1, E))))
-    given = _given(setting, 200 * one, 300 * one, value)
+    given = inputs(setting, 200 * one, 300 * one, value)
     scale = 13 / setting.head_dims[0]
     return Call(given, {"scale": scale}, truth=value, peer=value, size=8.0)
 
@@ -53,7 +53,7 @@ def _many_equal_weights(setting: Setting) -> Call:
     one = np.ones(setting.shape((1, 1, 1, E)))
     ones = np.ones(setting.shape(setting.value((1, 1, 1, E))))
     value = np.repeat([0.0, 1.0], [n_keys // 4, 3 * n_keys // 4])[None, None, :, None] * ones
-    given = _given(setting, 0 * one, np.repeat(one, n_keys, axis=-2), value)
+    given = inputs(setting, 0 * one, np.repeat(one, n_keys, axis=-2), value)
     return Call(given, truth=0.75 * ones, peer=0.75 * ones)
 
 
@@ -170,7 +170,7 @@ def _never_wins(way: str) -> Draw:
         columns[1][..., 3:] = 0
         query, key = _first_feature(setting, *columns)
         (value,) = setting.drawn(setting.value((1, B, L, E)))
-        given = _given(setting, query, key, value)
+        given = inputs(setting, query, key, value)
         # All scores of a row are equal or out of reach, so that they bring no error.
         size = 4 * L * float(np.abs(value).max())
         if way == "is_causal":
@@ -181,11 +181,6 @@ def _never_wins(way: str) -> Draw:
         return Call(given | {"attn_mask": mask}, size=size)
 
     return draw
-
-
-def _given(setting: Setting, query: Array, key: Array, value: Array) -> dict[str, Given]:
-    arrays = {"query": query, "key": key, "value": value}
-    return {name: Given(array, setting.dtype) for name, array in arrays.items()}
 
 
 def _equal_scores(setting: Setting) -> Call:
@@ -201,7 +196,7 @@ def _one_key(score: float) -> Draw:
         top = float(rounded(np.array([score]), setting.dtype)[0])
         query, key = _first_feature(setting, np.full((1, 1, 1), top), np.ones((1, 1, 1)))
         truth = np.full(setting.shape(setting.value((1, 1, 1, E))), 5.0)
-        given = _given(setting, query, key, truth)
+        given = inputs(setting, query, key, truth)
         return Call(given, {"scale": 1.0}, truth=truth, size=8.0)
 
     return draw
@@ -214,6 +209,6 @@ def _near_the_largest(sign: float | None) -> Draw:
         signs = np.sign(signs) if sign is None else np.full_like(signs, sign)
         top = 0.999 * float(np.finfo(setting.dtype).max)
         largest = rounded(np.array(top), setting.dtype)
-        return Call(_given(setting, query, key, largest * signs))
+        return Call(inputs(setting, query, key, largest * signs))
 
     return draw

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from attncheck._calls import E_V, Axes, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
-from attncheck._draws import Mask, heads, qkv, random_bias, random_mask, shaped, with_mask, words
+from attncheck._draws import Mask, heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._dtypes import bad_removed_keys, with_bad_number
 from attncheck._layouts import LAYOUTS, expanded, heads_inside, transposed
 from attncheck._masks import MASK_SHAPES
-from attncheck._shapes import EMPTY_AXES, LEADING, LENGTHS, TILES, TWO_EMPTY_ROWS, large_scores
-from attncheck._types import HALF, Shape
+from attncheck._shapes import EMPTY_AXES, TWO_EMPTY_ROWS, large_scores, of_shapes
+from attncheck._types import HALF
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 
@@ -46,23 +45,9 @@ def gradients() -> Iterator[Case]:
     for is_causal in (False, True):
         options: dict[str, Any] = {"is_causal": True} if is_causal else {}
         end, needs = ", causal" * is_causal, ("causal",) * is_causal
-        batch: Shape
-        for batch in ((), (B,), (B, H)):
-            query_axes, key_axes = (*batch, L, E), (*batch, S, E)
-            draw = shaped(query_axes, key_axes, options=options)
-            name = f"query {words(query_axes)}, key {words(key_axes)}{end}"
-            yield case(name, draw, *needs, everywhere=len(batch) == 2)
-        for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (67, 71), (71, 67)):
-            draw = heads(n_queries, n_keys, options)
-            yield case(f"queries: {n_queries}, keys: {n_keys}{end}", draw, *needs)
-        for n_queries, n_keys in TILES:
-            draw = heads(n_queries, n_keys, options)
-            name = f"queries: {n_queries}, keys: {n_keys}{end}"
-            yield case(name, draw, *needs, everywhere=True)
-        for query, key, value in LEADING:
-            draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options)
-            name = f"leading dimensions that broadcast gather: {query}, {key} and {value}{end}"
-            yield case(name, draw, *needs)
+        for name, draw, everywhere in of_shapes(options, [(67, 71), (71, 67)]):
+            name = f"{name.replace('broadcast', 'broadcast gather')}{end}"
+            yield case(name, draw, *needs, everywhere=everywhere)
         for scale in (0.0, -0.7, 2, 3.5):
             draw = heads(options={"scale": scale} | options)
             yield case(f"scale={scale}{end}", draw, *needs)

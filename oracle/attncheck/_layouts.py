@@ -86,25 +86,17 @@ def layouts() -> Iterator[Case]:
     draw = _watched(shaped(options={"is_causal": True}))
     yield Case("layouts", "contiguous inputs, causal", draw, ("causal",))
     for layout in (None, *LAYOUTS, *ONLY_NUMPY_HAS):
-        name = f"{_words(layout)} inputs"
+        said = "contiguous" if layout is None else layout.__name__.replace("_", " ")
+        name = f"{said} inputs"
         kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
         if layout is not None:
             everywhere = layout in (heads_inside, transposed)
             yield Case("layouts", name, _laid_out(layout), kinds=kinds, everywhere=everywhere)
-        for additive in (False, True):
-            draw = _laid_out(layout, _mask(additive))
-            named = f"{name} and a {'floating' if additive else 'boolean'} mask"
+        for mask_kind, drawing in (("boolean", random_mask), ("floating", random_bias)):
+            draw, named = _laid_out(layout, drawing((B, H, L, S))), f"{name} and a {mask_kind} mask"
             yield Case("layouts", named, draw, ("masks",), kinds=kinds)
     yield Case("layouts", "expanded inputs, with strides of 0", _expanded)
     yield Case("layouts", "an expanded mask", _expanded_mask, ("masks",))
-
-
-def _words(layout: Layout | None) -> str:
-    return "contiguous" if layout is None else layout.__name__.replace("_", " ")
-
-
-def _mask(additive: bool) -> Any:
-    return random_bias((B, H, L, S)) if additive else random_mask((B, H, L, S))
 
 
 def _watched(draw: Draw) -> Draw:

@@ -11,8 +11,8 @@ import numpy as np
 
 from attncheck._calls import E_V, NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting
 from attncheck._definition import allowed_keys
-from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask, words
-from attncheck._shapes import CAUSAL, GROUPED, LEADING, LENGTHS, SCALES, TILES
+from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask
+from attncheck._shapes import CAUSAL, GROUPED, SCALES, TILES, of_shapes
 from attncheck._types import HALF, Array, Shape
 
 MASK_SHAPES: list[Shape] = [
@@ -70,21 +70,9 @@ def _as_if_removed(allowed: Array, low: float) -> Draw:
 
 def causal() -> Iterator[Case]:
     """Yield the cases of the topic causal."""
-    batch: Shape
-    for batch in ((), (B,), (B, H)):
-        query_axes, key_axes = (*batch, L, E), (*batch, S, E)
-        name = f"query {words(query_axes)}, key {words(key_axes)}"
-        yield Case("causal", name, shaped(query_axes, key_axes, options=CAUSAL))
-    for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (131, 149), (149, 131)):
-        draw = heads(n_queries, n_keys, CAUSAL)
-        yield Case("causal", f"queries: {n_queries}, keys: {n_keys}", draw)
-    for n_queries, n_keys in (*TILES, (70, 70)):
-        draw = heads(n_queries, n_keys, CAUSAL)
-        yield Case("causal", f"queries: {n_queries}, keys: {n_keys}", draw, everywhere=True)
-    for query, key, value in LEADING:
-        draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V), CAUSAL)
-        name = f"leading dimensions that broadcast: {query}, {key} and {value}"
-        yield Case("causal", name, draw)
+    for name, draw, everywhere in of_shapes(CAUSAL, [(131, 149), (149, 131)], [*TILES, (70, 70)]):
+        of_tiles = everywhere and name.startswith("queries")
+        yield Case("causal", name, draw, everywhere=of_tiles)
     for scale in SCALES:
         yield Case("causal", f"scale={scale}", heads(options=CAUSAL | {"scale": scale}))
 

@@ -23,7 +23,6 @@ from attncheck._types import HALF, Array
 
 WIDTH = 30  # of the bar, in characters
 LINES = 40  # of a report, which somebody reads
-BY_POSITION = ("is_causal", "causal_align", "window")
 UNKNOWN = "nothing that is known of the calls sets them apart"
 
 
@@ -209,11 +208,7 @@ def _alike(result: Result) -> str:
 
 def conditions(case: Case) -> list[str]:
     """Return what holds for a call, in words, from what is said most often to what is seldom."""
-    return [words for words, holds in _facts(case, case.call).items() if holds]
-
-
-def _facts(case: Case, call: Call) -> dict[str, bool]:
-    """Return statements about a call, and whether they hold."""
+    call = case.call
     query, key, value = (call.given[name] for name in ("query", "key", "value"))
     n_queries, n_keys = query.numbers.shape[-2:-1], key.numbers.shape[-2:-1]
     rows, columns = (n[0] if n else 0 for n in (n_queries, n_keys))
@@ -297,14 +292,15 @@ def _facts(case: Case, call: Call) -> dict[str, bool]:
     facts |= {f"the topic {case.topic}": True, case.dtype: True}
     features = query.numbers.shape[-1]
     facts |= {f"head dimension {features}": True, f"head dimensions above {features - 1}": True}
-    return facts
+    return [words for words, holds in facts.items() if holds]
 
 
 def _late(call: Call, n_queries: int, n_keys: int) -> bool:
     """Return whether some query sees none of the first 64 keys."""
     if call.documents is not None or call.pages is not None or call.refused:
         return False
-    by_position = {name: call.options[name] for name in BY_POSITION if name in call.options}
+    names = ("is_causal", "causal_align", "window")
+    by_position = {name: call.options[name] for name in names if name in call.options}
     allowed = allowed_keys(n_queries, n_keys, **by_position)
     mask = call.given.get("attn_mask")
     seen = combined_mask(None if mask is None else _kept(mask), allowed)

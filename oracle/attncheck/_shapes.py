@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +17,13 @@ from attncheck._calls import (
     Case,
     Draw,
     E,
-    Given,
     H,
     L,
     S,
     Setting,
     rounded,
 )
-from attncheck._draws import heads, random_mask, shaped, with_mask, words
+from attncheck._draws import heads, inputs, random_mask, shaped, with_mask, words
 from attncheck._tolerance import forward_size
 from attncheck._types import Array, Problem, Shape
 
@@ -59,23 +59,31 @@ TILES = [(1, 70), (8, 70), (8, 131), (70, 33)]
 MANY = 65_537  # more than the 65,535 blocks that a GPU takes along the second axis of a grid
 
 
-def values() -> Iterator[Case]:
-    """Yield the cases of the topic values."""
+def of_shapes(
+    options: dict[str, Any], long: list[tuple[int, int]], tiles: list[tuple[int, int]] = TILES
+) -> Iterator[tuple[str, Draw, bool]]:
+    """Yield calls of all kinds of shapes: a name, a draw, and whether for each head dimension.
+
+    Axes come first, then lengths, `long` ones and `tiles` after the short ones, and at the end
+    leading dimensions that broadcast.
+    """
     batch: Shape
     for batch in ((), (B,), (B, H)):
-        query, key = (*batch, L, E), (*batch, S, E)
-        name = f"query {words(query)}, key {words(key)}"
-        yield Case("values", name, shaped(query, key), everywhere=len(batch) == 2)
-    for n_queries, n_keys in (*product(LENGTHS, LENGTHS), (131, 149)):
-        draw = heads(n_queries, n_keys)
-        yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw)
-    for n_queries, n_keys in TILES:
-        draw = heads(n_queries, n_keys)
-        yield Case("values", f"queries: {n_queries}, keys: {n_keys}", draw, everywhere=True)
+        query_axes, key_axes = (*batch, L, E), (*batch, S, E)
+        name = f"query {words(query_axes)}, key {words(key_axes)}"
+        yield name, shaped(query_axes, key_axes, options=options), len(batch) == 2
+    for n_queries, n_keys in (*product(LENGTHS, LENGTHS), *long, *tiles):
+        name = f"queries: {n_queries}, keys: {n_keys}"
+        yield name, heads(n_queries, n_keys, options), (n_queries, n_keys) in tiles
     for query, key, value in LEADING:
-        draw = shaped((*query, L, E), (*key, S, E), (*value, S, E_V))
         name = f"leading dimensions that broadcast: {query}, {key} and {value}"
-        yield Case("values", name, draw)
+        yield name, shaped((*query, L, E), (*key, S, E), (*value, S, E_V), options), False
+
+
+def values() -> Iterator[Case]:
+    """Yield the cases of the topic values."""
+    for name, draw, everywhere in of_shapes({}, [(131, 149)]):
+        yield Case("values", name, draw, everywhere=everywhere)
     draw = shaped((H, L, 64), (H, S, 64), (H, S, 61))
     yield Case("values", "head dimensions of 64 and 61", draw, any_dims=True)
     for scale in SCALES:
@@ -92,10 +100,9 @@ def large_scores(sign: float) -> Draw:
     def draw(setting: Setting) -> Call:
         shapes = (1, B, L, E), (1, B, S, E), setting.value((1, B, S, E))
         query, key, value = setting.drawn(*shapes)
-        numbers = {"query": np.abs(query) * 100, "key": sign * np.abs(key) * 100, "value": value}
-        dtype = setting.dtype
-        given = {name: Given(rounded(n, dtype), dtype) for name, n in numbers.items()}
-        return Call(given, {"scale": 1.3 / setting.head_dims[0]})
+        query, key = np.abs(query) * 100, sign * np.abs(key) * 100
+        rows = (rounded(numbers, setting.dtype) for numbers in (query, key, value))
+        return Call(inputs(setting, *rows), {"scale": 1.3 / setting.head_dims[0]})
 
     return draw
 
@@ -113,8 +120,7 @@ def _many(setting: Setting) -> Call:
     def repeated(array: Array) -> Array:
         return np.concatenate([np.repeat(array[:1], MANY - 1, axis=0), array[1:]])
 
-    given = {n: Given(repeated(x), setting.dtype) for n, x in
-             zip(("query", "key", "value"), (query, key, value), strict=True)}  # fmt: skip
+    given = inputs(setting, *map(repeated, (query, key, value)))
     size = float(forward_size(Problem(query, key, value)).max())
     return Call(given, truth=repeated(truth), size=size)
 

@@ -55,11 +55,9 @@ class TorchBackend(Backend):
                 torch.set_deterministic_debug_mode(before)
 
     def bits(self, own: torch.Tensor) -> bytes:
-        """Return what a tensor holds, to see whether it was modified."""
         return self.take(own)[0].tobytes()
 
     def take(self, result: Any) -> tuple[Array, str]:
-        """Return a result in float64, and the name of its dtype."""
         if not isinstance(result, torch.Tensor):
             raise WrongResultError(f"expected a torch.Tensor, got {type(result).__qualname__}")
         if result.device != self.device:
@@ -69,7 +67,6 @@ class TorchBackend(Backend):
         return _in_float64(result), str(result.dtype).removeprefix("torch.")
 
     def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
-        """Return whether a result lies in the memory of an argument."""
         addresses = [x.untyped_storage().data_ptr() for x in (result, own)]
         return addresses[0] == addresses[1] != 0
 
@@ -83,12 +80,10 @@ class TorchBackend(Backend):
         return dict(zip(wanted, found, strict=True))
 
     def peer(self, call: Call) -> Array:
-        """Return plain attention with every step in the inputs' dtype, as its errors measure."""
         tensors, options = _tensors(call)
         return _in_float64(plain(**tensors, **options)[0])
 
     def peer_gradients(self, call: Call) -> dict[str, Array]:
-        """Return the gradients of plain attention, every step in the inputs' dtype."""
         assert call.upstream is not None
         tensors, options = _tensors(call)
         leaves = {name: x for name, x in tensors.items() if x.is_floating_point()}

@@ -1,7 +1,7 @@
 """What becomes of one case: passed, failed, differs by policy, or not claimed.
 
 The definition leaves two things open (`policy`): the output of a query with no key to see, and NaN
-in a value that is removed. `attnlib` gives zeros to the one and leaves out the other. A library
+in a value that is removed. `attncheck` wants zeros in the one and leaves out the other. A library
 that returns NaN there, as IEEE arithmetic does, *differs by policy*. A library that returns NaN
 elsewhere, or another number, fails.
 """

@@ -288,14 +288,14 @@ def written(output: Tensor, options: Options, fault: str) -> Tensor:
 
 
 def over_texts(attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> Any:
-    """Return attention within each text, and its log-sum-exp; axes are (H, T, D)."""
+    """Return attention within each text, and its log-sum-exp; axes are (…, H, T, D)."""
     rows, columns = (list(pairwise(own.tolist())) for own in starts)
     found = [
-        attend(q[:, i:j], k[:, m:n], v[:, m:n])
+        attend(q[..., i:j, :], k[..., m:n, :], v[..., m:n, :])
         for (i, j), (m, n) in zip(rows, columns, strict=True)
     ]
     outputs, lses = zip(*found, strict=True)
-    return torch.cat(outputs, dim=1), torch.cat(lses, dim=1)
+    return torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
 
 
 def over_pages(

@@ -2,7 +2,7 @@
 
 None of the libraries is here, and none runs on a CPU: torch's own `varlen_attn` is installed and
 raises `NotImplementedError` there (no `aten::_flash_attention_forward`). So each is replaced by
-functions of the same signature and conventions, computed by `torch_dense` and `attnlib.serving`.
+functions of the same signature and conventions, computed by the right form of `faulty_kernels`.
 This shows that an adapter says what it means, and not that a library is right.
 """
 
@@ -18,34 +18,23 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from faulty_kernels import Options, attend, over_pages, over_texts
 from runs import at_one
 from torch import Tensor
 
 from attncheck import Kernel, adapters, cases, check
 from attncheck.__main__ import found, main
-from attnlib.serving import over_documents, over_pages, with_soft_cap
-from attnlib.torch_dense import scaled_dot_product_attention_with_lse
 
 
 def dense(
     query: Tensor, key: Tensor, value: Tensor, *, softcap: float = 0.0, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """Return attention and its log-sum-exp, with axes (…, H, S, D) and heads shared by shape."""
-    if key.shape[-3] and query.shape[-3] != key.shape[-3]:
-        group = query.shape[-3] // key.shape[-3]
-        if group * key.shape[-3] != query.shape[-3] or value.shape[-3] != key.shape[-3]:
-            raise RuntimeError("Number of heads in key/value must divide number of heads in query")
-        key, value = (x.repeat_interleave(group, -3) for x in (key, value))
-    if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:
+    if key.shape[:-1] != value.shape[:-1] or query.shape[:-3] != key.shape[:-3]:
         raise RuntimeError("query, key and value must have matching shapes")
-    if softcap > 0:
-        # The log-sum-exp of capped scores is asked by no case.
-        found = with_soft_cap(
-            lambda *a, **o: scaled_dot_product_attention_with_lse(*a, **o)[0],
-            query, key, value, softcap, **options,
-        )  # fmt: skip
-        return found, found
-    return scaled_dot_product_attention_with_lse(query, key, value, **options)
+    groups = query.shape[-3] != key.shape[-3]
+    own = Options(enable_gqa=groups, **options)
+    return attend(query, key, value, own, softcap=softcap or None)
 
 
 def in_half(*tensors: Tensor) -> None:
@@ -97,7 +86,7 @@ def flash_attn(fault: str = "") -> dict[str, Any]:
             assert int(starts.diff().max()) == longest
         heads = [x.transpose(0, 1) for x in (q, k, v)]
         own = by_position(causal, window_size, align)
-        out, _ = over_documents(
+        out, _ = over_texts(
             lambda *a: one(*a, softmax_scale, softcap, **own), *heads, cu_seqlens_q, cu_seqlens_k
         )
         return out.transpose(0, 1).contiguous()
@@ -112,7 +101,7 @@ def flash_attn(fault: str = "") -> dict[str, Any]:
         assert k_cache.shape[1] % 256 == 0
         own = by_position(causal, window_size, align)
         return over_pages(
-            lambda *a: one(*a, softmax_scale, softcap, **own)[0],
+            lambda *a: one(*a, softmax_scale, softcap, **own),
             q.transpose(1, 2), k_cache, v_cache, block_table, cache_seqlens,
         ).transpose(1, 2).contiguous()  # fmt: skip
 
@@ -179,7 +168,7 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
             causal = own.q_len_per_req > 1
             rows = q.unflatten(0, (-1, own.q_len_per_req)).transpose(1, 2)
             out = over_pages(
-                lambda *a: one(*a, own.sm_scale, causal, own.window_left, own.logits_soft_cap)[0],
+                lambda *a: one(*a, own.sm_scale, causal, own.window_left, own.logits_soft_cap),
                 rows, k_cache, v_cache, table, lengths,
             )  # fmt: skip
             return out.transpose(1, 2).flatten(0, 1)
@@ -225,7 +214,7 @@ def torch_varlen(fault: str = "") -> dict[str, Any]:
             assert seqused_k.dtype == block_table.dtype == torch.int32
             rows = query.unflatten(0, (-1, max_q)).transpose(1, 2)
             used = seqused_k + (fault == "one more") * (seqused_k % 256 > 0)
-            out = over_pages(lambda *a: one(*a)[0], rows, key, value, block_table, used)
+            out = over_pages(one, rows, key, value, block_table, used)
             return out.transpose(1, 2).flatten(0, 1)
         if key.shape != value.shape:
             raise RuntimeError("v must have shape (total_k, num_heads_k, head_size)")
@@ -239,7 +228,7 @@ def torch_varlen(fault: str = "") -> dict[str, Any]:
             if fault == "leaks":  # the whole row is one text
                 cu_seq_q, cu_seq_k = cu_seq_q[[0, -1]], cu_seq_k[[0, -1]]
             heads = [x.transpose(0, 1) for x in (query, key, value)]
-            out, lse = over_documents(one, *heads, cu_seq_q, cu_seq_k)
+            out, lse = over_texts(one, *heads, cu_seq_q, cu_seq_k)
         out = out.transpose(0, 1).contiguous()
         return (out, lse) if return_aux is not None and return_aux.lse else out
 
@@ -300,7 +289,7 @@ def xformers(fault: str = "") -> dict[str, Any]:
             starts = [
                 torch.tensor([0, *n]).cumsum(0) for n in (attn_bias.q_seqlen, attn_bias.kv_seqlen)
             ]
-            out = over_documents(lambda *a: dense(*a, **own)[0], *heads, *starts)
+            out = over_texts(lambda *a: dense(*a, **own), *heads, *starts)[0]
         else:
             if isinstance(attn_bias, Tensor):
                 assert attn_bias.shape == (*heads[0].shape[:3], key.shape[1])
