@@ -16,6 +16,7 @@ import numpy as np
 
 from attncheck._calls import Call, Given, WrongResultError
 from attncheck._definition import problem
+from attncheck._tolerance import finite
 from attncheck._types import FLOATING, Array, checked_scale
 
 
@@ -71,11 +72,6 @@ class Backend(ABC):
         raise NotImplementedError  # pragma: no cover (only cases for tensors need gradients)
 
 
-def without_nan(numbers: Array) -> Array:
-    """Return numbers with 0 in place of NaN and ∞: a peer measures where the truth is finite."""
-    return np.where(np.isfinite(numbers), numbers, 0.0)
-
-
 def of_dtype(numbers: Array, dtype: str) -> Array:
     """Return the numbers as an array of this dtype; NumPy has its bfloat16 from ml_dtypes."""
     if dtype == "bfloat16":
@@ -116,7 +112,7 @@ class NumpyBackend(Backend):
     def peer(self, call: Call) -> Array:
         query, key, value, mask, scale, softcap, sinks = problem(call)
         dtype = call.given["query"].dtype
-        query, key, value = (of_dtype(without_nan(x), dtype) for x in (query, key, value))
+        query, key, value = (of_dtype(finite(x), dtype) for x in (query, key, value))
         factor = checked_scale(scale, query.shape[-1])
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(factor)
         if softcap is not None:

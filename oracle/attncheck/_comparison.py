@@ -331,12 +331,8 @@ def merged_halves(outputs: list[Array], lses: list[Array]) -> Array:
     >>> merged_halves([np.array([[1.0]]), np.array([[4.0]])], [np.log([1.0]), np.log([2.0])])
     array([[3.]])
     """
-    both = np.stack(lses)
-    highest = both.max(axis=0)
-    powers = np.exp(both - np.where(highest == -np.inf, 0, highest))
-    total = powers.sum(axis=0)
-    weights = powers / np.where(total == 0, 1, total)
-    return np.asarray((weights[..., None] * np.stack(outputs)).sum(axis=0))
+    weights = _tolerance.softmax(np.stack(lses, axis=-1))
+    return np.asarray((weights[..., None] * np.stack(outputs, axis=-2)).sum(axis=-2))
 
 
 def _compare(

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import E_V, Axes, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
+from attncheck._calls import E_V, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
 from attncheck._draws import Mask, heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._dtypes import bad_removed_keys, with_bad_number
 from attncheck._layouts import LAYOUTS, expanded, heads_inside, transposed
 from attncheck._masks import MASK_SHAPES
-from attncheck._shapes import EMPTY_AXES, TWO_EMPTY_ROWS, large_scores, of_shapes
+from attncheck._shapes import EMPTY_AXES, TWO_EMPTY_ROWS, large_scores, of_shapes, without_length
 from attncheck._types import HALF
 
 EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
@@ -59,12 +59,9 @@ def gradients() -> Iterator[Case]:
         draw = shaped((B, 6, L, E), (B, 2, S, E), (B, 2, S, E), {"enable_gqa": True} | options)
         name = f"6 query heads, 2 of key and value in each batch{end}"
         yield case(name, draw, *needs, "groups", everywhere=True)
-        for name, (batch, n_queries, n_keys, n_features, n_values) in EMPTY_AXES.items():
-            shape: Axes = (*batch, n_queries, n_features)
-            keys: Axes = (*batch, n_keys, n_features)
-            draw = shaped(shape, keys, (*batch, n_keys, n_values), options)
-            own = n_features == 0 or n_values == 0
-            yield case(f"{name}{end}", draw, *needs, "empty", any_dims=own)
+        for name in EMPTY_AXES:
+            draw, own_dims = without_length(name, options)
+            yield case(f"{name}{end}", draw, *needs, "empty", any_dims=own_dims)
     for sign, word in ((1, "above"), (-1, "below")):
         name = f"scores of ten thousand, all {word} 0"
         yield case(name, large_scores(sign), dtypes=("float32", "float64"))

@@ -26,11 +26,8 @@ from attncheck._table import _dtypes_of
 LENGTHS = (1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200)
 MASKS = ("", "", "", "bool", "float")
 SHAPES = ("BHLS", "B1LS", "11LS", "B11S", "111S", "1HL1")
-# What a call becomes where it is made smaller.
-PLAIN: dict[str, Any] = {
-    "mask": "", "causal": "", "left": -1, "layout": "", "scale": 0.0, "gradient": False,
-    "G": 1, "H": 1, "B": 1,
-}  # fmt: skip
+# What a call has in its plainest form where it is made smaller, one after the other.
+SIMPLER = ("mask", "causal", "left", "layout", "scale", "gradient", "G", "H", "B")
 LAYOUT = {f.__name__.replace("_", ""): f for f in LAYOUTS}
 # A part of an id, with the names of what it tells.
 PART = rf"""
@@ -123,7 +120,7 @@ class Drawn:
 
     def smaller(self) -> Iterator[Drawn]:
         """Yield calls that are a step simpler."""
-        steps: list[tuple[str, Any]] = [(name, plain) for name, plain in PLAIN.items()]
+        steps: list[tuple[str, Any]] = [(name, getattr(Drawn, name)) for name in SIMPLER]
         for name in ("L", "S"):
             own = getattr(self, name)
             steps += [(name, less) for less in (1, own // 2, own - 1)]

@@ -11,7 +11,6 @@ import numpy as np
 from attncheck._calls import (
     E_V,
     NOT_FLOAT16,
-    Axes,
     B,
     Call,
     Case,
@@ -148,6 +147,14 @@ def groups() -> Iterator[Case]:
         yield Case("groups", name, draw, ("empty",))
 
 
+def without_length(name: str, options: dict[str, Any]) -> tuple[Draw, bool]:
+    """Return a call of `EMPTY_AXES` by its name, and whether it has its own head dimensions."""
+    batch, n_queries, n_keys, n_features, n_values = EMPTY_AXES[name]
+    query, key = (*batch, n_queries, n_features), (*batch, n_keys, n_features)
+    draw = shaped(query, key, (*batch, n_keys, n_values), options)
+    return draw, n_features == 0 or n_values == 0
+
+
 def empty() -> Iterator[Case]:
     """Yield the cases of the topic empty."""
     masks = {
@@ -160,15 +167,10 @@ def empty() -> Iterator[Case]:
     }
     for name, mask in masks.items():
         yield Case("empty", name, with_mask(mask), ("masks",))
-    for (name, axes), is_causal in product(EMPTY_AXES.items(), (False, True)):
-        batch, n_queries, n_keys, n_features, n_values = axes
-        query: Axes = (*batch, n_queries, n_features)
-        key: Axes = (*batch, n_keys, n_features)
-        options = CAUSAL if is_causal else {}
-        draw = shaped(query, key, (*batch, n_keys, n_values), options)
+    for name, is_causal in product(EMPTY_AXES, (False, True)):
+        draw, own_dims = without_length(name, CAUSAL if is_causal else {})
         needs = ("causal",) * is_causal
-        own = n_features == 0 or n_values == 0
-        yield Case("empty", name + ", causal" * is_causal, draw, needs, any_dims=own)
+        yield Case("empty", name + ", causal" * is_causal, draw, needs, any_dims=own_dims)
     for n_queries, n_keys in ((7, 5), (17, 2)):
         draw = heads(n_queries, n_keys, CAUSAL | {"causal_align": "bottom-right"})
         name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"

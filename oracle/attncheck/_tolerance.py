@@ -81,10 +81,9 @@ def gathered(gradient: Array, shape: Shape, *, grouped: bool = False) -> Array:
     return total
 
 
-def _finite(array: Array) -> Array:
-    """Return the numbers of an array, and 0 for what is none."""
-    wide = array.astype(np.float64)
-    return np.where(np.isfinite(wide), wide, 0.0)
+def finite(numbers: Array) -> Array:
+    """Return numbers with 0 in place of NaN and ∞, which no error can be measured beside."""
+    return np.where(np.isfinite(numbers), numbers, 0.0)
 
 
 def _steps(n: int) -> float:
@@ -121,20 +120,20 @@ def _forward(own: Problem) -> _Forward:
     into a relative error of a weight, w; the row sum is off by the mean of w, and as a sum of S
     terms of one sign is. A sink is one more key.
     """
-    query, key, mask, sinks = _finite(own.query), _finite(own.key), own.attn_mask, own.sinks
+    query, key, mask, sinks = finite(own.query), finite(own.key), own.attn_mask, own.sinks
     if mask is not None and mask.dtype != np.bool_:
-        mask = np.where(mask == -np.inf, -np.inf, _finite(mask))
+        mask = np.where(mask == -np.inf, -np.inf, finite(mask))
     scores, _ = masked_scores(own._replace(query=query, key=key, attn_mask=mask))
     factor = abs(checked_scale(own.scale, query.shape[-1]))
     w = factor * _summed(query, key.swapaxes(-1, -2)) + np.zeros_like(scores)
     if mask is not None and mask.dtype != np.bool_:
-        w = w + np.abs(_finite(mask))
+        w = w + np.abs(finite(mask))
     n_keys = key.shape[-2]
     if sinks is not None:
         column = np.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))
         scores = np.concatenate([scores, column], axis=-1)
         w = np.concatenate([w, np.zeros_like(column)], axis=-1)
-    size = np.abs(_finite(scores))
+    size = np.abs(finite(scores))
     largest = size.max(axis=-1, keepdims=True, initial=0.0)
     w = w + 2 * size + largest + 4
     weights = softmax(scores)
@@ -150,7 +149,7 @@ def lse_size(own: Problem) -> Array:
 
 def forward_size(own: Problem) -> Array:
     """Return the number of ε by which each entry of attention's output can be off."""
-    found, value = _forward(own), _finite(own.value)
+    found, value = _forward(own), finite(own.value)
     output = np.abs(found.weights @ value)
     return np.asarray(found.weight @ np.abs(value) + _summed(found.weights, value) + output)
 
@@ -170,11 +169,11 @@ def gradient_sizes(
     both ways to it.
     """
     found = _forward(own)
-    query, key, value, upstream = (_finite(x) for x in (*own[:3], upstream))
+    query, key, value, upstream = (finite(x) for x in (*own[:3], upstream))
     A, above = found.weights, np.abs(upstream)
     d_weights = upstream @ value.swapaxes(-1, -2)
     rows = (A * d_weights).sum(axis=-1, keepdims=True)
-    X = d_weights - rows + (0 if lse_upstream is None else _finite(lse_upstream)[..., None])
+    X = d_weights - rows + (0 if lse_upstream is None else finite(lse_upstream)[..., None])
     d_scores = A * X
     off_weights = _summed(upstream, value.swapaxes(-1, -2))
     output = A @ value

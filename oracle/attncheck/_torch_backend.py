@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from attncheck._backends import Backend, without_nan
+from attncheck._backends import Backend
 from attncheck._calls import Call, Given, WrongResultError
 from attncheck._definition import argument_gradients, problem
+from attncheck._tolerance import finite
 from attncheck._types import Array, checked_scale
 
 
@@ -108,7 +109,7 @@ def _tensors(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
     query, key, value, mask, scale, softcap, sinks = problem(call)
     dtype = call.given["query"].dtype
     arrays = {"query": query, "key": key, "value": value}
-    given = {name: Given(without_nan(array), dtype) for name, array in arrays.items()}
+    given = {name: Given(finite(array), dtype) for name, array in arrays.items()}
     if mask is not None:
         kind = "bool" if mask.dtype == np.bool_ else call.given["attn_mask"].dtype
         given["attn_mask"] = Given(mask, kind)
