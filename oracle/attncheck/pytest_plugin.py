@@ -104,14 +104,14 @@ def pytest_collection_modifyitems(
         backend = backend_for(kind, config.getoption("--attention-device"))
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
-    for case in cases(kind, kernel=kernel, seed=_seed(config)):
-        if case.dtype in backend.dtypes():
-            given = {"case": case, "kernel": kernel, "backend": backend}
-            own = f"{path}::{case.id}"  # parsed, so that --lf finds it again
-            item = Asked.from_parent(session, name=case.id, nodeid=own, **given)
-            for mark in _marks(case, expected):
-                item.add_marker(mark)
-            items.append(item)
+    chosen = cases(kind, kernel=kernel, seed=_seed(config))
+    for case in (c for c in chosen if c.dtype in backend.dtypes()):
+        own = f"{path}::{case.id}"  # parsed, so that --lf finds it again
+        given = {"case": case, "kernel": kernel, "backend": backend}
+        item = Asked.from_parent(session, name=case.id, nodeid=own, **given)
+        for mark in _marks(case, expected):
+            item.add_marker(mark)
+        items.append(item)
 
 
 def _require(case: Case, kernel: Kernel, backend: Any) -> None:
