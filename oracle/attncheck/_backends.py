@@ -17,7 +17,7 @@ import numpy as np
 from attncheck._calls import Call, Given, WrongResultError
 from attncheck._definition import problem
 from attncheck._tolerance import finite
-from attncheck._types import FLOATING, Array, checked_scale
+from attncheck._types import FLOATING, Array, scale_of
 
 
 class Backend(ABC):
@@ -113,7 +113,7 @@ class NumpyBackend(Backend):
         query, key, value, mask, scale, softcap, sinks = problem(call)
         dtype = call.given["query"].dtype
         query, key, value = (of_dtype(finite(x), dtype) for x in (query, key, value))
-        factor = checked_scale(scale, query.shape[-1])
+        factor = scale_of(scale, query.shape[-1])
         scores = np.matmul(query, key.swapaxes(-1, -2)) * query.dtype.type(factor)
         if softcap is not None:
             cap = query.dtype.type(softcap)

@@ -14,7 +14,7 @@ import numpy as np
 
 from attncheck._calls import Call, Documents, Pages
 from attncheck._tolerance import gathered, masked_scores, softmax
-from attncheck._types import Array, Problem, Window, checked_scale
+from attncheck._types import Array, Problem, Window, scale_of
 
 
 def allowed_keys(
@@ -192,7 +192,7 @@ def gradients(call: Call) -> dict[str, Array]:
     assert call.upstream is not None
     own, d_output = problem(call), call.upstream.numbers
     query, key, value = own[:3]
-    factor = checked_scale(own.scale, query.shape[-1])
+    factor = scale_of(own.scale, query.shape[-1])
     scores, allowed = masked_scores(own)
     # A key that no query sees is not read: NaN in it is 0 here, as its weights are.
     seen = np.asarray(allowed.any(axis=-2))[..., None]

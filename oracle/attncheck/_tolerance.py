@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attncheck._types import HALF, Array, Problem, Shape, checked_scale
+from attncheck._types import HALF, Array, Problem, Shape, scale_of
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 LAMBDA = 6.0
@@ -40,7 +40,7 @@ def epsilon(dtype: str) -> float:
 def masked_scores(own: Problem) -> tuple[Array, Array]:
     """Return the scores in float64, -∞ where the mask removes, and what it keeps."""
     query, key, _, attn_mask, scale, softcap, _ = own
-    scores = checked_scale(scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2))
+    scores = scale_of(scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2))
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)
     allowed: Array = np.ones((1, 1), dtype=bool)
@@ -124,7 +124,7 @@ def _forward(own: Problem) -> _Forward:
     if mask is not None and mask.dtype != np.bool_:
         mask = np.where(mask == -np.inf, -np.inf, finite(mask))
     scores, _ = masked_scores(own._replace(query=query, key=key, attn_mask=mask))
-    factor = abs(checked_scale(own.scale, query.shape[-1]))
+    factor = abs(scale_of(own.scale, query.shape[-1]))
     w = factor * _summed(query, key.swapaxes(-1, -2)) + np.zeros_like(scores)
     if mask is not None and mask.dtype != np.bool_:
         w = w + np.abs(finite(mask))
@@ -183,7 +183,7 @@ def gradient_sizes(
     ones = np.ones((value.shape[-1], 1))
     off_rows = np.maximum(one, other) + _summed(upstream * output, ones) + np.abs(rows)
     off = A * (off_weights + off_rows + 2 * np.abs(X)) + found.weight * np.abs(X)
-    factor = abs(checked_scale(own.scale, query.shape[-1]))
+    factor = abs(scale_of(own.scale, query.shape[-1]))
     back, up = d_scores.swapaxes(-1, -2), off.swapaxes(-1, -2)
     sizes = {
         "query": factor * (off @ np.abs(key) + _summed(d_scores, key)),

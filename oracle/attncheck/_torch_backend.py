@@ -15,7 +15,7 @@ from attncheck._backends import Backend
 from attncheck._calls import Call, Given, WrongResultError
 from attncheck._definition import argument_gradients, problem
 from attncheck._tolerance import finite
-from attncheck._types import Array, checked_scale
+from attncheck._types import Array, scale_of
 
 
 class TorchBackend(Backend):
@@ -138,7 +138,7 @@ def plain(
 
     The weights of a row without keys are put in after the softmax, so that its gradients are 0.
     """
-    scores = query @ key.transpose(-1, -2) * checked_scale(scale, query.shape[-1])
+    scores = query @ key.transpose(-1, -2) * scale_of(scale, query.shape[-1])
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if attn_mask is not None:

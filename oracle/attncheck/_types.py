@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -28,10 +27,8 @@ class Problem(NamedTuple):
     sinks: Array | None = None
 
 
-def checked_scale(scale: object, n_features: int) -> float:
+def scale_of(scale: float | None, n_features: int) -> float:
     """Return the factor on the scores: `scale`, or 1/√d_k for None (1 where d_k = 0)."""
     if scale is None:
         return 1.0 / math.sqrt(n_features) if n_features else 1.0
-    if isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale):
-        raise ValueError(f"scale must be None or a finite real number; got {scale!r}")
     return float(scale)
