@@ -14,10 +14,14 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from attnbook import figures
 from attnbook.figures.charts import SERIES, canvas, powers_axis
 from attnbook.figures.drawing import COLOURS
 from benchmarks.blockwise import geometric_mean
+from benchmarks.gpu import ATOMIC
 from benchmarks.timing import RESULTS
 
 PAGE = Path(__file__).resolve().parent.parent / "reference" / "benchmarks.md"
@@ -135,7 +139,7 @@ def ring(result: Result) -> str:
 # How the forms of `benchmarks.gpu` are called on the page, and what is drawn of them.
 ON_A_GPU = {
     "triton_fused": "triton_fused",
-    "triton_fused, deterministic=False": "atomic dQ",
+    ATOMIC: "atomic dQ",
     "FLASH_ATTENTION": "FlashAttention-2",
     "CUDNN_ATTENTION": "cuDNN",
     "EFFICIENT_ATTENTION": "memory-efficient",
@@ -165,7 +169,7 @@ def gpu(result: Result | None) -> str:
         found = cases.setdefault(case, {})
         if "tflops" in row:
             found[row["form"]] = f"{row['tflops']:.0f}"
-        elif row["form"] != "triton_fused, deterministic=False" or row["backward"]:
+        elif row["form"] != ATOMIC or row["backward"]:
             without.append(f"`{row['form']}`, {row['why_not']}")
     order = sorted(
         cases, key=lambda case: (case[:2], case[2] != "forward", list(cases).index(case))
@@ -176,6 +180,17 @@ def gpu(result: Result | None) -> str:
     peak = f"A product of two large matrices reached {result['peak_tflops']:.0f} in the same run."
     about = table(["what", "value"], result["machine"].items())
     return "\n\n".join([about, peak, table(head, rows), f"Without a number:\n\n{why}"])
+
+
+def finish(figure: Figure, panels: list[Axes], titles: Iterable[str], y_title: str) -> None:
+    """Give panels that share a vertical axis their titles, and the figure one legend."""
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set(xlabel="tokens T", ylabel=y_title, title=title)
+        axes.grid(axis="y")
+        axes.sharey(panels[0])
+        axes.label_outer()
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=2)
 
 
 def speeds(result: Result) -> figures.Drawing:
@@ -197,14 +212,7 @@ def speeds(result: Result) -> figures.Drawing:
                 said.append(f"{'backward' if backward else 'forward'}, {name}: {numbers}")
             axes.set_ylim(0, 750)
             powers_axis(axes, list(found), 4)
-            axes.set_xlabel("tokens T")
-            axes.set_title("backward" if backward else "forward")
-            axes.grid(axis="y")
-            axes.sharey(panels[0])
-            axes.set_ylabel("10¹² operations a second")
-            axes.label_outer()
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper center", ncols=2)
+        finish(figure, panels, ("forward", "backward"), "10¹² operations a second")
         alt = (
             f"Operations a second of four kernels on an {result['machine']['gpu']}, against tokens "
             "T, horizontal axis logarithmic; forward on the left, backward on the right, with 128 "
@@ -244,14 +252,7 @@ def ratios(results: list[Result]) -> figures.Drawing:
                 said.append(f"{name}, {kind}: {numbers}")
             axes.set_ylim(bottom=0.9)
             powers_axis(axes, list(found), len(results) + 1)  # room between the numbers
-            axes.set_xlabel("tokens T")
-            axes.set_title(name)
-            axes.grid(axis="y")
-            axes.sharey(panels[0])
-            axes.set_ylabel("ratio")
-            axes.label_outer()
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper center", ncols=2)
+        finish(figure, panels, labels(results), "ratio")
         alt = (
             "Time of torch_blockwise divided by that of torch's kernel, against tokens T, "
             "horizontal axis logarithmic, a panel for each run; torch is the line at 1."

@@ -145,7 +145,7 @@ def attention(own: Problem) -> tuple[Array, Array]:
         scores = np.zeros(bias.shape)
         for c in range(n_features):
             scores += query[..., :, None, c] * key[..., None, :, c]
-        scores *= 1 / math.sqrt(n_features or 1) if own.scale is None else own.scale
+        scores *= scale_of(own.scale, n_features)
         if own.softcap is not None:
             scores = own.softcap * np.tanh(scores / own.softcap)
         scores = np.where(seen, scores + bias, -np.inf)
