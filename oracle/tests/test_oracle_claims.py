@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -441,14 +442,15 @@ def test_a_mask_beside_is_causal_may_be_claimed_to_work() -> None:
 
 
 def test_the_readme_shows_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (Path(attncheck.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     program, shown = (
         text.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "text")
     )
-    (tmp_path / "mine.py").write_text(program, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = ModuleType("mine")
+    exec(program, mine.__dict__)
+    monkeypatch.setitem(sys.modules, "mine", mine)
     command, _, report = shown.partition("\n")
     assert main(command.removeprefix("$ python -m attncheck ").split()) == 1
     assert capsys.readouterr().out == report
