@@ -165,7 +165,7 @@ def source_of(kernel: Any) -> str:
 def code_of(
     kernel: Callable[..., Any], arguments: Mapping[str, Any], *, architecture: int = 90,
     warps: int = 4,
-) -> Code:  # fmt: skip
+) -> Code:
     """Return what a kernel is made of, compiled in a process of its own.
 
     Args:
@@ -185,7 +185,7 @@ def code_of(
         done = subprocess.run(
             [sys.executable, "-m", "attnbook.compiled"], input=json.dumps(call), text=True,
             capture_output=True, env=environment | {"PYTHONPATH": path},
-        )  # fmt: skip
+        )
     if done.returncode:
         raise RuntimeError(
             f"{kernel.__name__} does not compile for sm_{architecture}: {done.stderr}"

@@ -48,7 +48,7 @@ def update(m, ell, o, scores, v):
 
 @triton.jit
 def fused(Q, K, V, OUT, LSE, L, S, d_k, d_v, scale, CAUSAL: tl.constexpr,
-    B_Q: tl.constexpr, B_K: tl.constexpr, C_K: tl.constexpr, C_V: tl.constexpr):  # fmt: skip
+    B_Q: tl.constexpr, B_K: tl.constexpr, C_K: tl.constexpr, C_V: tl.constexpr):
     first = tl.program_id(0) * B_Q
     m = tl.full([B_Q], -float("inf"), tl.float32)
     ell, o = tl.zeros([B_Q], tl.float32), tl.zeros([B_Q, C_V], tl.float32)

@@ -70,7 +70,7 @@ TENSORS = ARRAYS | {
 def document(
     attention: Callable[..., Any], with_lse: Callable[..., Any], words: Mapping[str, str],
     **other: str,
-) -> None:  # fmt: skip
+) -> None:
     """Complete the docstrings of a module's two functions; `other` takes the place of `words`."""
     words = {**words, **other}
     said, _, example = inspect.cleandoc(attention.__doc__ or "").partition("\nExample:")

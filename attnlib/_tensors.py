@@ -218,7 +218,7 @@ def log_sum_exp(scores: Tensor, empty: Tensor) -> Tensor:
 def scaled_product(
     query: Tensor, key: Tensor, scale: float,
     product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return scale · Q Kᵀ, without ∞ on the way where the result is finite."""
     if abs(scale) > 1:  # a large query times a large scale could be ∞
         return product(query, key.mT) * scale

@@ -48,7 +48,7 @@ class KVCache:
     def __init__(
         self, batch: int, n_kv_heads: int, capacity: int, d_k: int, d_v: int | None = None, *,
         dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
-    ) -> None:  # fmt: skip
+    ) -> None:
         d_v = d_k if d_v is None else d_v
         sizes = {"batch": batch, "n_kv_heads": n_kv_heads, "capacity": capacity, "d_k": d_k}
         for name, size in (sizes | {"d_v": d_v}).items():

@@ -137,7 +137,7 @@ class Operator:
         self, name: str, attend: Callable[[Operands], Results],
         like: Callable[[Operands], Results],
         differentiate: Callable[[Operands, Kept, Upstream, list[bool]], Sequence[OptTensor]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
 
         def run_forward(*given: Any) -> Results:
@@ -167,7 +167,7 @@ class Operator:
         self.function = _function(
             forward=self.forward, setup_context=_remember, jvp=self._refuse("forward-mode"),
             backward=functools.partial(self.gradients, backward),
-        )  # fmt: skip
+        )
 
     def __call__(self, call: Call, options: list[int]) -> Results:
         """Run the forward, and let autograd know the backward."""
@@ -230,7 +230,7 @@ class Operator:
 def _operands(
     query: Tensor, key: Tensor, value: Tensor, mask: OptTensor, band: list[int],
     scale: float | None, group: int, options: list[int],
-) -> Operands:  # fmt: skip
+) -> Operands:
     """Return what the schema says as operands."""
     return Operands(query, key, value, mask, Band.of(band), scale, group, options)
 

@@ -122,7 +122,7 @@ class Tiles:
     def __init__(
         self, query: Tensor, key: Tensor, mask: OptTensor, band: Band, scale: float,
         dtype: torch.dtype, room: int, *, natural: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mask, self.band, self.scale = mask, band, scale
         self.dtype, self.room = dtype, room
         self.unit, self.power = 1.0, torch.exp

@@ -86,16 +86,16 @@ def causal(
 def window(
     n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
     like: Tensor,
-) -> Tensor: ...  # fmt: skip
+) -> Tensor: ...
 @overload
 def window(
     n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
     like: Array | None = None,
-) -> Array: ...  # fmt: skip
+) -> Array: ...
 def window(
     n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
     like: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the boolean mask (L, S) in which a query sees the keys around its own position.
 
     Args:
@@ -254,11 +254,11 @@ def alibi(
 def alibi(
     n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
     like: Array | None = None,
-) -> Array: ...  # fmt: skip
+) -> Array: ...
 def alibi(
     n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
     like: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the floating mask of ALiBi, attention with linear biases: the farther, the less.
 
     Each head takes its slope times the distance of query and key from the score:

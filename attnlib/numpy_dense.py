@@ -25,7 +25,7 @@ def scaled_dot_product_attention(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
@@ -59,7 +59,7 @@ def scaled_dot_product_attention_with_lse(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options)
@@ -129,7 +129,7 @@ def attention_weights(
     query: Array, key: Array, attn_mask: Array | None = None, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False, causal_align: str = "top-left",
     window: Window | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the weights A = softmax(S + mask): row i says how much query i takes from each key.
 
     Shapes:
@@ -151,7 +151,7 @@ def self_attention(
     X: Array, W_Q: Array, W_K: Array, W_V: Array, attn_mask: Array | None = None,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Window | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return, for each token of X, what it takes from all: softmax(Q Kᵀ / √d_k) V, Q = X W_Q ….
 
     Shapes:
@@ -172,4 +172,4 @@ def self_attention(
         return scaled_dot_product_attention(
             query, key, value, attn_mask, is_causal=is_causal, scale=scale,
             enable_gqa=enable_gqa, causal_align=causal_align, window=window,
-        ).astype(X.dtype)  # fmt: skip
+        ).astype(X.dtype)

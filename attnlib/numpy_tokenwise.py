@@ -27,7 +27,7 @@ def scaled_dot_product_attention(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the attention output: for each query a weighted mean of the values.
 
     softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None.
@@ -85,7 +85,7 @@ def scaled_dot_product_attention_with_lse(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options)

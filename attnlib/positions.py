@@ -90,7 +90,7 @@ def sinusoidal(
 def rotary(
     x: Vectors, positions: Sequence[float] | Array | torch.Tensor | None = None, *,
     base: float = 10000.0, interleaved: bool = True,
-) -> Vectors:  # fmt: skip
+) -> Vectors:
     """Return x with the pairs of features in each row turned by the angles of its position (RoPE).
 
     A pair (a, b) = (x[t, 2c], x[t, 2c + 1]) becomes, with φ = φ(positions[t], c):

@@ -38,7 +38,7 @@ Attention = Callable[..., Any]
 def over_documents(
     attention: Attention, query: Any, key: Any, value: Any, starts: Any, key_starts: Any = None,
     **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return attention within each of several texts that stand one after the other.
 
         output[starts[n] : starts[n + 1]] = attention of text n by itself
@@ -92,7 +92,7 @@ def over_documents(
 def over_pages(
     attention: Attention, query: Any, key_pages: Any, value_pages: Any, table: Any, lengths: Any,
     **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return attention to keys that lie in pages.
 
     Token t of a sequence with pages of p slots stands in slot t mod p of page table[⌊t / p⌋]. What
@@ -185,7 +185,7 @@ def with_sinks(output: Any, lse: Any, sinks: Any) -> tuple[Any, Any]:
 def with_soft_cap(
     attention: Attention, query: Any, key: Any, value: Any, softcap: float, *,
     scale: float | None = None, **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return attention with scores that stay below a cap.
 
         S' = softcap · tanh(scale · Q Kᵀ / softcap)

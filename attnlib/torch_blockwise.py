@@ -60,7 +60,7 @@ from attnlib._torch_tiles import Tiles, cut, grouped, heads, sizes
 def _fold(
     tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, results: Sequence[Tensor],
     block_q: int, block_k: int,
-) -> None:  # fmt: skip
+) -> None:
     """Fill the results of some heads: o (G, L, d_v), and m and ell (G, L, 1)."""
     lowest = torch.finfo(key.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
     for rows in blocks(0, query.shape[1], block_q):
@@ -87,7 +87,7 @@ def _differentiate(
     tiles: Tiles, query: Tensor, key: Tensor, value: Tensor, output: Tensor, d_output: Tensor,
     m: Tensor, ell: Tensor, d_lse: Tensor, d_query: OptTensor, d_key: OptTensor, d_value: OptTensor,
     d_mask: OptTensor, block_q: int, block_k: int,
-) -> None:  # fmt: skip
+) -> None:
     """Add what some heads contribute to the gradients that are wanted."""
     for rows in blocks(0, query.shape[1], block_q):
         q, sums = tiles.queries(query[:, rows]), ell[:, rows]
@@ -118,7 +118,7 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     block_size_q: int | None = None, block_size_k: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, with scale = 1/√d_k where it is None, in tiles of
@@ -151,7 +151,7 @@ def scaled_dot_product_attention(
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_q: int | None,
     block_size_k: int | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the output, and the log-sum-exp."""
     call = Call((query, key, value), options)
     sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
@@ -170,7 +170,7 @@ def scaled_dot_product_attention_with_lse(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     block_size_q: int | None = None, block_size_k: int | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options, block_size_q, block_size_k)

@@ -49,7 +49,7 @@ from attnlib._torch_cache import Counts, KVCache, batches_of_rows, check_fits, c
 __all__ = [
     "KVCache", "attend", "merge", "scaled_dot_product_attention",
     "scaled_dot_product_attention_with_lse",
-]  # fmt: skip
+]
 
 
 @as_autocast_does
@@ -58,7 +58,7 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     block_size_k: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the attention output: for each query a weighted mean of the values.
 
     O = softmax(scale · Q Kᵀ + mask) V, from pieces of `block_size_k` keys (at least 1; 4096 where
@@ -101,7 +101,7 @@ def scaled_dot_product_attention_with_lse(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     block_size_k: int | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options, block_size_k)
@@ -221,7 +221,7 @@ def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Te
 def attend(
     query: Tensor, key: Tensor, value: Tensor, cache: KVCache, *, counts: Counts | None = None,
     scale: float | None = None, window: Window | None = None, block_size_k: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the output of L new tokens, which see those in the cache, and join them there.
 
     Attention is causal, and aligned at the bottom right: the last new token stands at the last
@@ -285,7 +285,7 @@ def attend(
 def _step(
     new: Sequence[Tensor], memory: tuple[Tensor, Tensor], start: int, scale: float | None,
     left: int | None, block_size_k: int | None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Write new tokens into memory, from the slot `start` on, and return what they see there."""
     (query, key, value), (keys, values) = new, memory
     batch, n_heads, n_queries, d_k = query.shape
@@ -311,7 +311,7 @@ def _step(
     causal = functools.partial(
         scaled_dot_product_attention, scale=scale, enable_gqa=True, causal_align="bottom-right",
         window=(left, 0), block_size_k=block_size_k or max(1, n_keys),
-    )  # fmt: skip
+    )
     if block_size_k is None:
         return causal(query, keys, values)
     q = query.reshape(batch * n_kv_heads, group, n_queries, d_k)

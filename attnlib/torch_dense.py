@@ -34,7 +34,7 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return softmax(scale · Q Kᵀ + mask) V: for each query a weighted mean of the values.
 
     A row in which no key takes part gives zeros, and zero gradients. NaN in what takes part gives
@@ -71,7 +71,7 @@ def scaled_dot_product_attention_with_lse(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options, wants_lse=True)
@@ -81,7 +81,7 @@ document(
     scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS,
     dropout="The chance of each weight to be put to 0; the others are divided by 1 - dropout_p.",
     dropped="dropout_p outside 0 … 1",
-)  # fmt: skip
+)
 
 
 @as_autocast_does
@@ -130,7 +130,7 @@ def attention_weights(
     query: Tensor, key: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False, causal_align: str = "top-left",
     window: Window | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the weights A = softmax(S + mask): row i says how much query i takes from each key.
 
     Example:
@@ -149,7 +149,7 @@ def self_attention(
     X: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Window | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return, for each token of X, what it takes from all: softmax(Q Kᵀ / √d_k) V, Q = X W_Q ….
 
     Example:
@@ -165,4 +165,4 @@ def self_attention(
     return scaled_dot_product_attention(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
         causal_align=causal_align, window=window,
-    ).to(X.dtype)  # fmt: skip
+    ).to(X.dtype)

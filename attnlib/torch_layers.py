@@ -99,7 +99,7 @@ class SelfAttention(nn.Module):
     def __init__(
         self, d_model: int, d_k: int | None = None, d_v: int | None = None, *,
         bias: bool = False, is_causal: bool = False, max_seq_len: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         d_k, d_v = (d_model if d is None else d for d in (d_k, d_v))
         _check_settings(bias, is_causal, max_seq_len, d_model=d_model, d_k=d_k, d_v=d_v)
@@ -170,7 +170,7 @@ class MultiHeadSelfAttention(nn.Module):
         self, d_model: int, n_heads: int, *, n_kv_heads: int | None = None, bias: bool = False,
         is_causal: bool = False, max_seq_len: int | None = None,
         positions: Positions | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads}
@@ -203,24 +203,24 @@ class MultiHeadSelfAttention(nn.Module):
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None,
         need_weights: Literal[False] = False,
-    ) -> Tensor: ...  # fmt: skip
+    ) -> Tensor: ...
 
     @overload
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: Literal[True],
-    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    ) -> tuple[Tensor, Tensor]: ...
 
     @overload
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool,
-    ) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Return the output of each token, as `SelfAttention`; with `need_weights` the weights too.
 
         Args:
@@ -372,7 +372,7 @@ def _check_tokens(X: Tensor, W: Tensor, max_seq_len: int | None, name: str = "X"
 def _joined_mask(
     X: Tensor, attn_mask: Tensor | None, lengths: Lengths | None, is_causal: bool,
     heads: tuple[int, ...] = (), context: Tensor | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the attn_mask and the is_causal that together remove what all three remove."""
     name, seen = ("X", X) if context is None else ("context", context)
     *batch, n_tokens, _ = X.shape
@@ -411,7 +411,7 @@ def _check_context(context: Tensor, X: Tensor, layer: MultiHeadSelfAttention) ->
 def _check_cache(
     cache: object, X: Tensor, attn_mask: object, lengths: Lengths | None, is_causal: bool,
     max_seq_len: int | None,
-) -> None:  # fmt: skip
+) -> None:
     """Require a cache that the tokens X can continue, without one past max_seq_len."""
     if not isinstance(cache, KVCache):
         raise TypeError(f"cache must be a torch_decoding.KVCache; got {type(cache).__qualname__}")

@@ -205,7 +205,7 @@ def speeds(result: Result) -> figures.Drawing:
                     for row in result["rows"]
                     if (row["form"], row["n_features"]) == (form, 128) and "tflops" in row
                     and (row["is_causal"], row["backward"]) == (False, backward)
-                }  # fmt: skip
+                }
                 name = ON_A_GPU[form]
                 axes.plot(list(found), list(found.values()), label=name, markersize=6, **look)
                 numbers = ", ".join(f"{rate:.0f} at {n}" for n, rate in found.items())
@@ -238,7 +238,7 @@ def ratios(results: list[Result]) -> figures.Drawing:
         for axes, name, result in zip(panels, labels(results), results, strict=True):
             axes.axhline(1, color=COLOURS["ink"], linewidth=1)
             axes.annotate("torch", (0.02, 1), (0, -4), xycoords=("axes fraction", "data"), va="top",
-                          textcoords="offset points")  # fmt: skip
+                          textcoords="offset points")
             for (kind, passes), look in zip(KINDS.items(), SERIES, strict=True):
                 found = {
                     row["n_tokens"]: row["ratio"]

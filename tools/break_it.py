@@ -45,7 +45,7 @@ def function_at(source: str, line: int) -> str:
             body = others[0].lineno if ast.get_docstring(node) and others else first.lineno
             head = rows[node.lineno - 1 : first.lineno - 1]
             found = textwrap.dedent("\n".join([*head, *rows[body - 1 : node.end_lineno]]))
-    return found.replace("  # fmt: skip", "")
+    return found
 
 
 def changed(mistake: Mistake) -> tuple[str, str, bool]:

@@ -59,7 +59,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
         "tokens": "".join("ABCDEFGHIJKLMNOPQRSTUVWX"[n] for n in tokens[row]),
         "weights": (100 * weights).round().int().tolist(),
         "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
-    }  # fmt: skip
+    }
     for before, after in zip((0, *STEPS), STEPS, strict=False):
         PAGE.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
         with torch.no_grad():

@@ -25,7 +25,7 @@ from tools.measured import Table, in_json, main, program
 SUMS = program(
     "21_learning", "Sum", "begin_sum", "skipping", "texts", "follows", "named", "softmax", "signed",
     "divided", "KINDS", "Weighted", "begin_with", "learn",
-)  # fmt: skip
+)
 STATES = program("21_hybrids", "written", "Small")
 STORED = ROOT / "attnbook" / "data" / "learning.json"
 SEEDS = range(10)

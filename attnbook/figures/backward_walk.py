@@ -76,11 +76,11 @@ def _words(loop: str, number: int, n_tiles: int, step: Step) -> tuple[str, list[
     if step.at is None and not step.done:
         return f"{loop}: before the first of {n_tiles} tiles", [
             "Fast memory is empty.", "All sums are 0.", moved,
-        ]  # fmt: skip
+        ]
     if step.at is None:
         return f"{loop}: after the last tile", [
             "Fast memory is empty again.", "All sums are written, and no tile was kept.", moved,
-        ]  # fmt: skip
+        ]
     i, j = step.at
     title = f"{loop}, tile {number} of {n_tiles}: queries {i}, keys {j}"
     if not step.works():
@@ -104,9 +104,9 @@ def _box(x: float, y: float, width: float, name: str, part: str, share: float, t
         text(x + width / 2, y + TALL / 2 + 4.5 + (place - (len(lines) - 1) / 2) * 16, line,
              data_part=f"{part}-told" if place else None)
         for place, line in enumerate(lines)
-    )  # fmt: skip
+    )
     fill = rect(x, y, round(width * share, 1), TALL, side, rx=5, fill_opacity="0.25",
-                data_part=f"{part}-sum") if told else ""  # fmt: skip
+                data_part=f"{part}-sum") if told else ""
     dash = None if side == "query" else "5 3"
     return rect(x, y, width, TALL, rx=5, stroke="grid", stroke_dasharray=dash) + fill + words
 
@@ -122,9 +122,9 @@ def _mark(x: float, y: float, kind: str) -> str:
     """Return a tick or a cross around a point."""
     if kind == "done":
         return tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="muted",
-                   stroke_width=2)  # fmt: skip
+                   stroke_width=2)
     return tag("path", d=f"M{x - 7:g} {y - 7:g}l14 14m0-14l-14 14", fill="none", stroke="muted",
-               stroke_width=2)  # fmt: skip
+               stroke_width=2)
 
 
 def _elements(loop: str, step: Step, title: str, notes: list[str], most: int) -> str:
@@ -169,16 +169,16 @@ def _elements(loop: str, step: Step, title: str, notes: list[str], most: int) ->
         body.append(
             rect(*sides, rx=5, stroke=side, stroke_width=3, stroke_dasharray=dash,
                  data_part=f"{part}-held", opacity=at_work)
-        )  # fmt: skip
+        )
     tile = rect(1, 1, TILE - 2, TILE - 2, "weight", fill_opacity="0.25", stroke="weight",
-                stroke_width=3)  # fmt: skip
+                stroke_width=3)
     tile += text(TILE / 2, TILE / 2 + 4.5, "A  dS", font_weight="600")
     body.append(tag("g", tile, data_part="tile", transform=f"translate({x:g} {y:g})",
-                    opacity=at_work))  # fmt: skip
+                    opacity=at_work))
     foot = bottom + GAP + TALL + 24
     for place, note in enumerate(notes):
         body.append(text(4, foot + 19 * place, note, data_part=f"note-{place}",
-                         text_anchor="start"))  # fmt: skip
+                         text_anchor="start"))
     unit, end = (right + 2 * GAP + NARROW - 4) / most, foot + 19 * len(notes) - 8
     read, written = (round(unit * count, 1) for count in (step.read, step.written))
     body += [
@@ -232,4 +232,4 @@ def backward_walk() -> MovingDrawing:
             "held for the tile", "blocks read", "blocks written",
         ),
         about="the walk backward",
-    )  # fmt: skip
+    )

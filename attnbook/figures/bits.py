@@ -95,7 +95,7 @@ def _elements(name: str, value: float) -> str:
     body = [
         headline(LEFT, 24, f"number: {name}", "number"),
         text(WIDTH - 4, 24, "a filled box is a 1", text_anchor="end", fill="muted"),
-    ]  # fmt: skip
+    ]
     for row, form in enumerate(FORMATS):
         y, (bits, _) = TOP + BLOCK * row, form.round(value)
         body += [
@@ -112,15 +112,15 @@ def _elements(name: str, value: float) -> str:
                 rect(x, y + 8, BIT, 20, fill, fill_opacity="0.35", opacity=bit,
                      data_part=f"{part}-box"),
                 text(x + BIT / 2, y + 22.5, bit, data_part=part),
-            ]  # fmt: skip
+            ]
         ends = itertools.accumulate((1, form.exponent, form.fraction), initial=0)
         for field, (first, last) in enumerate(itertools.pairwise(ends)):
             x, wide = LEFT + BIT * first + GAP * field, BIT * (last - first)
             lines = "".join(f"m{BIT:g} 0v20m0-20" for _ in range(first, last - 1))
             body.append(tag("path", d=f"M{x:g} {y + 8:g}h{wide:g}v20h-{wide:g}zv0{lines}",
-                            fill="none", stroke=FIELDS[field]))  # fmt: skip
+                            fill="none", stroke=FIELDS[field]))
         body.append(text(LEFT, y + 46, _told(form, value)[2], text_anchor="start",
-                         data_part=f"{form.name}-told"))  # fmt: skip
+                         data_part=f"{form.name}-told"))
     return "".join(body)
 
 
@@ -184,7 +184,7 @@ def _range(value: float, values: Sequence[float]) -> str:
                  fill_opacity="0.35", stroke="plus"),
             tag("circle", cx=here, cy=y + 7, r=5, stroke="ink", stroke_width=2,
                 fill="ink" if inside else "paper", data_part=f"{form.name}-here"),
-        ]  # fmt: skip
+        ]
     for power in (-40, -20, 0, 20, 40):
         x = _across(10.0**power)
         body.append(line(x, foot, x, foot + 4, "muted"))

@@ -146,7 +146,7 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
         name: wrap(name.replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), 14,
                    break_long_words=False)
         for name in ends
-    }  # fmt: skip
+    }
     to_share = axes.transScale + axes.transLimits
     places = {name: round(tall * to_share.transform(end)[1], 1) for name, end in ends.items()}
     below, order = -row, sorted(ends, key=lambda name: places[name])
@@ -165,7 +165,7 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
         axes.annotate(
             "\n".join(shown[name]), ends[name], (9, round(foot - places[name], 1)),
             textcoords="offset points", va="center", color=looks[name]["color"],
-        )  # fmt: skip
+        )
 
 
 def _crossing(
@@ -253,7 +253,7 @@ def bars(
         zero = start + room * (low < 0) - low * unit
         if apart:
             body.append(text(zero, 41, name, text_anchor="start", font_weight="600",
-                             fill=colour_name))  # fmt: skip
+                             fill=colour_name))
         elif len(table) > 1:
             body.append(rect(mark, 30, 16, 12, colour_name, **look))
             body.append(text(mark + 22, 41, name, text_anchor="start"))

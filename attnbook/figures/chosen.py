@@ -50,7 +50,7 @@ def chosen_keys(
     for low, high in zip(SHADES, (*SHADES[1:], np.inf), strict=True):
         places = zip(*np.nonzero((low <= A) & (high > A)), strict=True)
         path = "".join(f"M{number(LEFT + j * CELL)} {number(TOP + i * CELL)}h12v12h-12z"
-                       for i, j in places)  # fmt: skip
+                       for i, j in places)
         shade = 0.15 + 0.6 * SHADES.index(low) / 3
         squares.append(tag("path", d=path or "M0 0", fill="weight", fill_opacity=number(shade)))
     edge = "".join(f"h{number(CELL)}v{number(CELL)}" for _ in range(n_tokens))
@@ -60,7 +60,7 @@ def chosen_keys(
         tag("path", d=f"M{number(LEFT)} {number(TOP)}{edge}H{number(LEFT)}z", fill="none",
             stroke="grid"),
         *squares,
-    ]  # fmt: skip
+    ]
     for place in range(0, n_tokens, 8):
         ground += [
             axis_title(LEFT + at(place), TOP - 8, str(place)),
@@ -90,7 +90,7 @@ def chosen_keys(
                 rect(bars_x, y + 6, max(long * share, 1), 11, colour, data_part=f"bar-{row}"),
                 text(bars_x + max(long * share, 1) + 6, y + 16, f"{share:.2f}", **START,
                      data_part=f"share-{row}"),
-            ]  # fmt: skip
+            ]
         y = TOP + 34 + 38 * len(shares)
         body.append(line(bars_x, TOP + 18, bars_x, y - 16, "muted"))
         for query, keys in enumerate(chosen[place]):
@@ -98,7 +98,7 @@ def chosen_keys(
                 body.append(
                     tag("circle", cx=LEFT + at(key), cy=TOP + at(query), r=3.4, fill="key",
                         stroke="paper", stroke_width=0.8, data_part=f"d{query}-{n}")
-                )  # fmt: skip
+                )
         told = ", ".join(f"{name} {share:.2f}" for name, share in others.items())
         words = (
             f"step {steps[place]}: {right[place]:.2f} of the guesses are right with {n_keys} "

@@ -43,7 +43,7 @@ def _link(
         body.append(
             rect(x + 2, y + 2, WIDE - 4, HEIGHT - 4, "minus", fill_opacity="0.150", stroke="ink",
                  stroke_width=2, opacity=str(int(off)), data_part=f"frame-{i}-{j}")
-        )  # fmt: skip
+        )
         one, other = (above[i][j], below[i][j]) if there else ("", "")
         body.append(text(x + WIDE / 2, y + 18, one, data_part=f"printed-{i}-{j}"))
         look = {"font_weight": "700" if off else "400", "fill": "ink" if off else "muted"}
@@ -52,7 +52,7 @@ def _link(
             body.append(
                 text(LEFT - 8, y + HEIGHT / 2 + 4.5, str(i + 1) if there else "",
                      text_anchor="end", data_part=f"row-{i}")
-            )  # fmt: skip
+            )
     bottom = TOP + n * HEIGHT
     body += [
         rect(LEFT + 2, bottom + 14, 88, HEIGHT - 4, "minus", fill_opacity="0.150", stroke="ink",
@@ -60,7 +60,7 @@ def _link(
         text(LEFT + 46, bottom + 30, "printed"),
         text(LEFT + 46, bottom + 47, "computed", font_weight="700"),
         text(LEFT + 102, bottom + 38, "where the two differ", text_anchor="start"),
-    ]  # fmt: skip
+    ]
     return "".join(body)
 
 

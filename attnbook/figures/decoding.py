@@ -62,7 +62,7 @@ def _mark(kind: str, x: float, y: float) -> str:
     if kind == "before":
         return tag("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=4, fill="muted")
     tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
-               stroke="ink")  # fmt: skip
+               stroke="ink")
     return rect(x, y, CELL, CELL, "ink", fill_opacity="0.12") + tick
 
 
@@ -153,7 +153,7 @@ def _elements(
         hit(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, f"step:{place}", drag=True,
             data_part=f"hit-{i}")
         for i, place in enumerate(asks)
-    ]  # fmt: skip
+    ]
     return "".join(body)
 
 
@@ -218,7 +218,7 @@ def cache_filling(
             "scores so far", "keys so far",
         ),
         about="the tokens, call by call",
-    )  # fmt: skip
+    )
 
 
 def dealt_keys(n_keys: int, n_cores: int) -> Drawing:

@@ -103,7 +103,7 @@ def attention_steps(
     root = widths[1] ** 0.5
     weights = softmax(q @ k.T / root)
     tables = {"X": x, "Q": q, "K": k, "V": v, "R": q @ k.T, "S": q @ k.T / root, "A": weights,
-              "O": weights @ v}  # fmt: skip
+              "O": weights @ v}
     places = [LEFT + column * NEXT + 1.5 * WIDE for column in range(3)]  # middles
     stages = {
         "X": Stage(0, None, places[1], ROWS[0], "X", "X", 1),
@@ -126,7 +126,7 @@ def attention_steps(
     # Each part of the formula with its colour and the steps that it is lit in.
     whole = (("O", "output", (5,)), (" = ", "ink", ()), ("softmax", "weight", (4,)),
              ("(", "ink", ()), ("Q", "query", (1, 2)), ("Kᵀ", "key", (1, 2)),
-             (" ÷ √dₖ", "ink", (3,)), (") ", "ink", ()), ("V", "value", (1, 5)))  # fmt: skip
+             (" ÷ √dₖ", "ink", (3,)), (") ", "ink", ()), ("V", "value", (1, 5)))
     hits = "".join(_hits(stage, *spans[name], n) for name, stage in stages.items())
     grids = {name: _cells(tables[name], spans[name][0], stage) for name, stage in stages.items()}
 
@@ -136,9 +136,9 @@ def attention_steps(
             tag("tspan", words, fill=name,
                 fill_opacity=1 if last or step in steps else 0.55, data_part=f"formula-{place}")
             for place, (words, name, steps) in enumerate(whole)
-        )  # fmt: skip
+        )
         body = still + tag("text", parts, x=8, y=ROWS[3] + 1.5 * HIGH + 6, fill="ink", font_size=17,
-                           font_weight="600")  # fmt: skip
+                           font_weight="600")
         title = TOLD[step][chosen > 0].format(f"“{names[chosen - 1]}”")
         body += headline(6, 17, title, "title")
         for target, stage in stages.items():
@@ -152,14 +152,14 @@ def attention_steps(
                 needed = chosen in (0, i + 1) or not stage.by_row
                 body += tag("g", row_of_numbers, fill="ink" if there else "muted",
                             text_anchor="middle", font_size=13, opacity=int(needed),
-                            data_part=f"numbers-{target}-{i}")  # fmt: skip
+                            data_part=f"numbers-{target}-{i}")
             left, wide = spans[target]
             body += rect(left, stage.y, wide, n * HIGH, stroke="ink", stroke_width=2.5, opacity=now,
-                         data_part=f"now-{target}")  # fmt: skip
+                         data_part=f"now-{target}")
             row, high = (max(chosen - 1, 0), HIGH) if stage.by_row else (0, n * HIGH)
             body += rect(left - 3, stage.y + row * HIGH - 2, wide + 6, high + 4, rx=3, stroke="ink",
                          stroke_width=1.5, stroke_dasharray=None if stage.by_row else "4 3",
-                         opacity=int(chosen > 0 and there), data_part=f"row-{target}")  # fmt: skip
+                         opacity=int(chosen > 0 and there), data_part=f"row-{target}")
         told = f"{STEPS[step]}: {title}"
         rest = ", ".join("{} {} by {}".format(m, *table.shape) for m, table in tables.items())
         rest = f"\n{rest}." if STEPS[step] == "whole" else ""
@@ -168,7 +168,7 @@ def attention_steps(
              ", ".join(decimal(v).rstrip("0").rstrip(".") for v in row))
             for name, stage in stages.items()
             for token, row in zip(names, tables[name], strict=True)
-        ]  # fmt: skip
+        ]
         return Frame(body + hits, f"{told}.{rest}", rows)
 
     controls = (
@@ -189,10 +189,10 @@ def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[s
         "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=13
     )
     body += tag("text", title, x=stage.x, y=stage.y - above, fill="ink", text_anchor="middle",
-                font_size=13)  # fmt: skip
+                font_size=13)
     if stage.chapter > 1:
         body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
-                     font_size=13)  # fmt: skip
+                     font_size=13)
     for j, name in enumerate(names if stage.source in "QRS" else ()):  # a column for each key
         at = left + (j + 0.5) * WIDE
         body += text(at, stage.y - 5, name, font_size=13, fill="muted")

@@ -85,7 +85,7 @@ def _ring(centre: Point, inner: float, outer: float, control: str, step: int) ->
             for (x, y), far in corners[1 - bool(inner) :]
         )
         parts.append(tag("polygon", points=points, fill="ink", fill_opacity="0", class_="attn-hit",
-                         data_drag=f"{control}:{place}"))  # fmt: skip
+                         data_drag=f"{control}:{place}"))
     return "".join(parts)
 
 
@@ -116,7 +116,7 @@ def _lookup(
         tag("circle", cx=x, cy=y, r=ROOM, fill="none", stroke="grid"),
         axis_title(x + 94, y + 4.5, features[0], text_anchor="start"),
         axis_title(x + 6, y - 86, features[1], text_anchor="start"),
-    ]  # fmt: skip
+    ]
     for label, vector_of in zip(labels, keys, strict=True):
         body.append(turning_arrow(CENTRE, vector_of, unit, "key", f"key-{label}", "5 4"))
         side = 1 if vector_of[1] < 0 else -1
@@ -126,7 +126,7 @@ def _lookup(
     # Its name stands on the arrow, where no name of a key can be.
     at = past_tip(CENTRE, query, unit, -0.45 * ROOM)
     body.append(tag("circle", cx=at[0], cy=round(at[1] - 4.5, 1), r=9, fill="paper",
-                    stroke="query", stroke_width=1.5, data_part="disc"))  # fmt: skip
+                    stroke="query", stroke_width=1.5, data_part="disc"))
     body.append(text(at[0], at[1] - 0.5, "q", fill="query", font_weight="600", data_part="name"))
     top = 74.0
     body += [
@@ -143,7 +143,7 @@ def _lookup(
             rect(BARS, row + 6, round(BAR * weight, 1), 22, "weight", data_part=f"bar-{j}"),
             text(BARS + BAR + 6, row + 21, f"{weight:.2f}", text_anchor="start",
                  data_part=f"weight-{j}"),
-        ]  # fmt: skip
+        ]
     return "".join(body) + _answer_line(float(weights @ values), values, labels, answer)
 
 
@@ -156,7 +156,7 @@ def _answer_line(estimate: float, values: Array, labels: Sequence[str], answer: 
 
     here = place(estimate)
     marker = " ".join(f"{number(x)},{number(LINE + y)}" for x, y in
-                      ((here, -2), (here - 6, -13), (here + 6, -13)))  # fmt: skip
+                      ((here, -2), (here - 6, -13), (here + 6, -13)))
     body = [
         line(place(low), LINE, place(low + wide), LINE, "muted"),
         tag("polygon", points=marker, fill="output", data_part="marker"),
@@ -240,7 +240,7 @@ def _pair(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -
         turning_arrow(MIDDLE, k, unit, "key", "k", "5 4"),
         name_at_tip(MIDDLE, q, unit, "q", "query"),
         name_at_tip(MIDDLE, k, unit, "k", "key"),
-    ]  # fmt: skip
+    ]
     length_q, length_k = (f"{n:g}" for n in lengths)
     lines = [
         ("entries-q", f"q = ({', '.join(shown[0])}), length {length_q}", "query"),
@@ -255,7 +255,7 @@ def _pair(turned: tuple[int, int], between: int, lengths: tuple[float, float]) -
     for row, (part, words, fill) in enumerate(lines):
         strong = {"font_weight": "600"} if part == "product" else {}
         body.append(text(WORDS, 56 + 23 * row, words, text_anchor="start", fill=fill,
-                         data_part=part or None, **strong))  # fmt: skip
+                         data_part=part or None, **strong))
     return "".join(body) + _product_bar(value, lengths[0] * lengths[1], name)
 
 

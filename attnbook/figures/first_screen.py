@@ -114,7 +114,7 @@ def _arc(start: float, end: float, wide: float, name: str, part: str) -> str:
     [first, *rest] = [f"{number(x)} {number(y)}" for x, y in points]
     path = f"M{first}C{' '.join(rest)}"
     return tag("path", d=path, fill="none", stroke=name, stroke_width=wide, data_part=part,
-               stroke_opacity="0.8")  # fmt: skip
+               stroke_opacity="0.8")
 
 
 def _marks(marks: Sequence[Mark]) -> str:
@@ -131,20 +131,20 @@ def _marks(marks: Sequence[Mark]) -> str:
         seen = {"opacity": str(int(there))}
         bold: dict[str, Any] = {"font_weight": "600" if kind == "attention" else "400", **seen}
         at: dict[str, Any] = {"transform": f"translate({number(x)} {number(y)})", **seen,
-                              "stroke_width": 1.5, "data_part": f"{kind}-mark"}  # fmt: skip
+                              "stroke_width": 1.5, "data_part": f"{kind}-mark"}
         ink = {"attention": "output", "other": "output"}.get(kind, "ink")
         if kind != "alone":
             drawn.append(
                 tag("line", x1=origin, x2=x, y1=y + 9, y2=y + 9, stroke=look["stroke"],
                     stroke_width=3, stroke_opacity="0.35", data_part=f"{kind}-way")
-            )  # fmt: skip
+            )
         drawn += [
             tag("circle", cy=9, r=5.5, **look, **at) if kind == "equal weights"
             else tag("polygon", points="0,0 9,16 -9,16", **look, **at),
             text(4, y + 14, name, text_anchor="start", fill=ink, data_part=f"{kind}-name", **bold),
             text(max(x, origin) + 13, y + 14, decimal(lean), text_anchor="start", fill=ink,
                  data_part=f"{kind}-lean", **HALO, **bold),
-        ]  # fmt: skip
+        ]
     return "".join(drawn)
 
 
@@ -172,16 +172,16 @@ def draw_scene(scene: Scene, title: str, more: str, most: int, also: str) -> str
                 opacity="0" if not (scene.fallen and r) else "1" if strong else "0.3")
             + tag("circle", cx=at[0], cy=at[1], r=r, fill="weight", fill_opacity="0.3",
                   stroke="weight", stroke_width=1.5 if r else 0, data_part=f"disc-{j}")
-        )  # fmt: skip
+        )
         row.append(
             text(x, SENTENCE, scene.tokens[j] if here else "", font_size=17,
                  font_weight="700" if j == scene.asks else "400", data_part=f"word-{j}")
             + text(x, NUMBERS, scene.numbers[j] if here else "", font_size=14, fill=name,
                    data_part=f"number-{j}")
-        )  # fmt: skip
+        )
     wide = room(scene.tokens[scene.asks]) + 18
     box = rect(spots[scene.asks] - wide / 2, SENTENCE - 18, wide, 25, "none", stroke="query",
-               stroke_width=2, rx=5, data_part="asks")  # fmt: skip
+               stroke_width=2, rx=5, data_part="asks")
     left, right, bottom = on_beam(-0.45), on_beam(0.45), HEIGHT - 18
     ticks = [
         line(on_beam(lean), BEAM, on_beam(lean), bottom, "muted" if lean == 0 else "grid")
@@ -196,7 +196,7 @@ def draw_scene(scene: Scene, title: str, more: str, most: int, also: str) -> str
         text(left - 6, BEAM - 2, ENDS[1], text_anchor="end", font_size=15, font_weight="600"),
         text(right + 6, BEAM - 2, ENDS[0], text_anchor="start", font_size=15, font_weight="600"),
         _marks(scene.marks), also,
-    ])  # fmt: skip
+    ])
 
 
 def leaning(tokens: Sequence[str]) -> tuple[Array, Array]:
@@ -256,7 +256,7 @@ def first_screen() -> MovingDrawing:
                 Mark("alone", "alone", own),
             ),
             scored=step == 1,
-        )  # fmt: skip
+        )
         side = ENDS[0] if output > 0 else ENDS[1]
         pairs = [f"{t} {n}" for t, n in zip(tokens, numbers[min(step, 2)], strict=True)]
         best = int(np.argmax(weights.round(6)))
@@ -279,7 +279,7 @@ def first_screen() -> MovingDrawing:
             for t, s, a, lean in zip(tokens, scores, weights, leans, strict=True)
         ]
         also = text(WIDTH / 2, 82, f"also in “{sentences[1 - sentence]}”", font_size=15,
-                    fill="muted", opacity=str(int(step == 0)), data_part="also")  # fmt: skip
+                    fill="muted", opacity=str(int(step == 0)), data_part="also")
         return Frame(draw_scene(scene, title, more, 8, also), said, rows)
 
     return moving(

@@ -113,14 +113,14 @@ def _elements(title: str, weights: Array, plain: Array) -> str:
                 rect(x, y, CELL, CELL, colour, fill_opacity=shade, stroke="grid",
                      data_part=f"cell-{name}"),
                 text(x + CELL / 2, y + CELL / 2 + 5, shown, data_part=f"percent-{name}"),
-            ]  # fmt: skip
+            ]
         tall, before = (round(TALL * float(row[-1, j]), 1) for row in (weights, plain))
         body += [
             rect(x + 6, foot - tall, CELL - 12, tall, "weight" if j < n else "muted",
                  data_part=f"bar-{j}"),
             tag("path", d=f"M{x + 2:g} {foot - before:g}h{CELL - 4:g}", stroke="ink",
                 stroke_width=1.5, stroke_dasharray="4 3", fill="none"),
-        ]  # fmt: skip
+        ]
     return "".join(body)
 
 

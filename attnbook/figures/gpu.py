@@ -51,7 +51,7 @@ def roofline(
                 name, (intensity, rate), (10, -4) if slope else (0, -11), va="top",
                 textcoords="offset points", ha="left" if slope else "center", color=look["color"],
                 bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.5},
-            )  # fmt: skip
+            )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(ends, [str(end) for end in ends])
@@ -64,7 +64,7 @@ def roofline(
             axes.annotate(
                 words, (balance, 0), (way, 6), xycoords=("data", "axes fraction"), ha=side,
                 textcoords="offset points", color=COLOURS["muted"],
-            )  # fmt: skip
+            )
         places = "; ".join(
             f"{name} at {intensity:.0f}, roof {min(peak, intensity * bandwidth) / 1e12:.0f}"
             for name, intensity in points.items()

@@ -97,7 +97,7 @@ def bytes_explorer(
         still.append(
             tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2,
                 stroke_dasharray=dash)
-        )  # fmt: skip
+        )
 
     middles = (across[1:] + across[:-1]) / 2
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "tokens")
@@ -107,7 +107,7 @@ def bytes_explorer(
         body = [
             headline(LEFT, 18, length, "tokens"),
             tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
-        ]  # fmt: skip
+        ]
         shown, said = [], []
         for index, (name, sizes) in enumerate(series.items()):
             shade, y, size = LOOKS[index][0], FOOT + 62 + ROW * index, in_bytes(sizes[place])
@@ -124,7 +124,7 @@ def bytes_explorer(
                 tag("path", d=f"M{edge + 12:g} {y - 9:g}l9 9m0-9l-9 9", stroke="minus",
                     stroke_width=2, data_part=f"cross-{index}", opacity=not fits),
                 text(RIGHT, y, verdict, text_anchor="end", data_part=f"fits-{index}"),
-            ]  # fmt: skip
+            ]
             shown += [size, verdict]
             said.append(f"{name} {size}, {verdict}")
         told = f"{length}: {'; '.join(said)}."

@@ -89,7 +89,7 @@ def head_explorer(
             path = _picture(table[0, layer, head], least)
             inner += tag("path", d=path, stroke_opacity=shade if shade != "1" else None)
         pictures += tag("g", inner, transform=moves,
-                        data_pick=f"layer:{layer} head:{head}")  # fmt: skip
+                        data_pick=f"layer:{layer} head:{head}")
     marks = {"[CLS]": "start", "[SEP]": "end"}
     said = ", ".join(f"{token}: {marks[token]}" for token in both[0] if token in marks)
     notes = [
@@ -109,7 +109,7 @@ def head_explorer(
         text(key_at + 5, TOP - 8, "key", text_anchor="start", fill="key"),
         *(axis_title(8, foot + 17 * n, words, text_anchor="start")
           for n, words in enumerate((*notes, "The head that looks most:"))),
-    ]  # fmt: skip
+    ]
     beside = []  # where a weight of `looks[0]` stands: sentence, key, x
     differ = [n for n in range(n_tokens) if len({tokens[n] for tokens in both}) > 1]
     x = 8.0
@@ -158,7 +158,7 @@ def head_explorer(
             tag("g", lines[True], **look),
             rect(column - 3, middles[it] - 10, query_at - column + 3, 20, rx=3, stroke="query",
                  stroke_width=2),
-        ]  # fmt: skip
+        ]
         for x, anchor, side in ((query_at - 5, "end", "q"), (key_at + 5, "start", "k")):
             column_of = ""
             for place, (token, y) in enumerate(zip(tokens, middles, strict=True)):
@@ -174,7 +174,7 @@ def head_explorer(
                      data_part=f"name-{place}"),
                 text(x + step / 2 - 4, y + 17.5, name),
                 hit(x, y, step - 8, 26, f"layer:{one} head:{other}"),
-            ]  # fmt: skip
+            ]
         row = (
             f"{layer}.{head}",
             *(f"{100 * mean[layer, head]:.0f}" for mean in means.values()),

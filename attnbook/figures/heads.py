@@ -73,11 +73,11 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str])
                     text(x, base + 42, f"{weight:.2f}", fill="weight",
                          font_weight="600" if weight >= 0.5 else "400",
                          data_part=f"weight-{row}-{j}"),
-                ]  # fmt: skip
+                ]
             body.append(
                 rect(NAMES + query * TOKEN + 4, base, TOKEN - 8, 26, stroke="query",
                      stroke_width=3, data_part=f"query-{row}")
-            )  # fmt: skip
+            )
         body.append(line(4, 8 + LINE - 5, width - 4, 8 + LINE - 5, "grid"))
         body += [
             hit(NAMES + j * TOKEN, 0, TOKEN, len(names) * LINE, f"query:{j}", drag=True)
@@ -114,7 +114,7 @@ def _address(x: float, y: float, values: Array, name: str, part: str) -> str:
         rect(left + BAR * place + 1, y - TALL * max(value, 0), BAR - 2, TALL * abs(value), name,
              data_part=f"{part}-{place}")
         for place, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     return line(left - 3, y, left + BAR * len(values) + 3, y, "muted") + "".join(bars)
 
 
@@ -165,7 +165,7 @@ def which_head(
                     tag("path", d=f"{path}{number(ENVELOPE + 12)}", fill="none", stroke="weight",
                         stroke_width=number(9 * round(weight, 2)),
                         opacity=number(seen), data_part=f"flow-{side}-{slot}-{j}")
-                )  # fmt: skip
+                )
         for j, (x, token) in enumerate(zip(TOKENS, tokens, strict=True)):
             body += [
                 rect(x0 + x - (37 if j else 25), 48, 74 if j else 50, 22,
@@ -176,7 +176,7 @@ def which_head(
                          f"value-{side}-{j}"),
                 text(x0 + x, 121, f"{shown[j]:.2f}" if step else "", fill="weight",
                      font_weight="600", data_part=f"weight-{side}-{j}"),
-            ]  # fmt: skip
+            ]
         for slot, x in enumerate(SLOTS):
             there, wide = step == 1 or step >= slot + 2, BAR * m / 2
             writer = ways[slot + 2] if step > 1 else "mean" if step else ""
@@ -190,7 +190,7 @@ def which_head(
                            data_part=f"writes-{side}-{slot}"),
                 text(x0 + x, ENVELOPE + 95, words if there else "", font_size=15,
                      font_weight="600", data_part=f"whose-{side}-{slot}"),
-            ]  # fmt: skip
+            ]
         return "".join(body), found
 
     def draw(pair: int, step: int) -> Frame:
@@ -215,7 +215,7 @@ def which_head(
             left, right,
             text(224, ENVELOPE + PAPER + 22, f"output: {verdict}" if step else "", fill="output",
                  font_size=15, font_weight="600", data_part="verdict"),
-        ]  # fmt: skip
+        ]
         said, rows = [], []
         for way, found in ((there, one), (back, other)):
             told = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found[:halves]]
@@ -264,7 +264,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     found = n_heads * d_v
 
     def block(x: float, top: float, wide: int, colour: str, words: str = "",
-              part: str | None = None, there: bool = True) -> str:  # fmt: skip
+              part: str | None = None, there: bool = True) -> str:
         """Return a matrix with its upper left corner at (x, top), ruled into its numbers."""
         w = UNIT * wide
         ruled = [f"M{number(UNIT * n)} 0v{number(tall)}" for n in range(1, wide)]
@@ -282,7 +282,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     def ghost(x: float, top: float, wide: int, colour: str, part: str, there: bool) -> str:
         """Return what stays where a piece has been."""
         return rect(x, top, UNIT * wide, tall, colour, fill_opacity="0.1", stroke=colour,
-                    stroke_dasharray="2 3", opacity=number(there), data_part=part)  # fmt: skip
+                    stroke_dasharray="2 3", opacity=number(there), data_part=part)
 
     def shape(x: float, y: float, words: str, colour: str, part: str, there: bool) -> str:
         return text(x, y, words, fill=colour, opacity=number(there), data_part=part)
@@ -306,7 +306,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             body.append(
                 text(strips[place], TOPS[1] - 5, f"X W_{letter}: {n_tokens} × {n_heads * size}",
                      fill=colour)
-            )  # fmt: skip
+            )
             for head, x in enumerate(columns):
                 name, here = f"{letter}{head}", left + UNIT * head * size
                 there = x - wide / 2 + (UNIT * d_k + 4) * place
@@ -316,7 +316,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
                     shape(there + UNIT * size / 2, TOPS[2] - 5, letter, colour, f"of-{name}",
                           step > 0),
                     block(*at, size, colour, str(head), name),
-                ]  # fmt: skip
+                ]
         for head, x in enumerate(columns):
             left = x - (UNIT * (n_tokens + d_v) + 8) / 2
             out, value = left + UNIT * n_tokens + 8, x + wide / 2 - UNIT * d_v
@@ -332,7 +332,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
                 shape(out + UNIT * d_v / 2 + 3, under, f"{n_tokens} × {d_v}", "output",
                       f"of-O{head}", step > 1),
                 block(*at, d_v, "output", str(head), f"O{head}", step > 1),
-            ]  # fmt: skip
+            ]
         right = middle + UNIT * found / 2 + 8
         body += [
             text(right, TOPS[4] + tall / 2 + 5, f"{n_tokens} × {found}", fill="output",
@@ -342,7 +342,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             text(middle + UNIT * d_model / 2 + 8, TOPS[5] + tall / 2 + 5,
                  f"Y: {n_tokens} × {d_model}", text_anchor="start", opacity=number(step > 3),
                  data_part="Y-shape"),
-        ]  # fmt: skip
+        ]
         told = (
             f"X ({n_tokens} × {d_model}) gives X W_Q and X W_K ({n_tokens} × {n_heads * d_k} "
             f"each) and X W_V ({n_tokens} × {found})",

@@ -39,7 +39,7 @@ def weight_held(spreads: ArrayLike, held: Mapping[int, ArrayLike]) -> Drawing:
             axes.plot(
                 sigmas, weights, label=f"the best 1/{n} of the keys", markersize=4.5, alpha=0.8,
                 **look | {"linestyle": ""},
-            )  # fmt: skip
+            )
             words.append(
                 f"the best 1/{n} hold from {weights[sigmas.argmin()]:.2f} at σ = {sigmas.min():.2f}"
                 f" to {weights[sigmas.argmax()]:.2f} at σ = {sigmas.max():.2f}"

@@ -48,7 +48,7 @@ def _layer(
             text(x + STEP / 2, base + 18, token),
             text(x + STEP / 2, base + BOX + 17, f"{100 * weight:.0f}" if seen else " ",
                  data_part=f"w{part}"),
-        ]  # fmt: skip
+        ]
     return "".join(body)
 
 
@@ -92,7 +92,7 @@ def looking_back(
             text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
                  font_weight="600", data_part="note"),
             axis_title(4, bottom + 40, "weights in percent", text_anchor="start"),
-        ]  # fmt: skip
+        ]
         said = [_words(name, table, query, tokens) for name, table in tables.items()]
         words = f"token {query}, {tokens[query]}, guess: {guesses[query]}.\n{'; '.join(said)}."
         looks = (words.split(": ", 1)[1] for words in said)

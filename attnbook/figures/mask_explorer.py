@@ -79,7 +79,7 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
             y = TOP + i * CELL
             # What is there only where the pair takes part: a colour and a tick.
             tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
-                       stroke="ink")  # fmt: skip
+                       stroke="ink")
             inner = rect(x, y, CELL, CELL, "weight", fill_opacity="0.3") + tick
             column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
         body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
@@ -99,7 +99,7 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
         hit(LEFT + j * CELL, TOP, CELL, n_queries * CELL, f"size:{place}", drag=True,
             data_part=f"hit-{j}")
         for j, place in enumerate(picks)
-    ]  # fmt: skip
+    ]
     return "".join(body)
 
 
@@ -122,7 +122,7 @@ def mask_explorer(
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",
-    )  # fmt: skip
+    )
 
     def draw(*places: int) -> Frame:
         kind, keys, size = kinds[places[0]], lengths[places[1]], reaches[places[2]]

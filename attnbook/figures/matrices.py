@@ -55,7 +55,7 @@ def heatmap(
             "weight" if name.startswith("weight") else None, barred,
         ),
         axis_title(left + wide / 2, 20, heading),
-    ]  # fmt: skip
+    ]
     for index, label in enumerate(column_labels):
         body.append(text(left + (index + 0.5) * CELL, top - 12, label))
     body.append(axis_title(16, top + n_rows * CELL / 2, "query i asks", upright=True))

@@ -81,7 +81,7 @@ def _moves(way: str) -> list[Move]:
             Move("And so on, to the last tile", chip, "output"),
             Move("The sums give the output: o = õ / ℓ", chip, "output"),
             Move("Only the output O goes out", {"O": "pipe"}, n_small=1), Move(""),
-        ]  # fmt: skip
+        ]
     parts = [f"part {n} of 3" for n in (1, 2, 3)]
     softmax = [
         Move(f"Kernel 2 {does} all {name}, {part}", {}, name, 0, name, does == "writes")
@@ -97,7 +97,7 @@ def _moves(way: str) -> list[Move]:
         *(Move(f"Kernel 3 fetches {'V and ' * (n == 0)}all weights, {part}", third, "output",
                int(n == 0), "weights") for n, part in enumerate(parts)),
         Move("Kernel 3 writes the output O", {"O": "pipe"}, n_small=1), Move(""),
-    ]  # fmt: skip
+    ]
 
 
 def _bytes(size: float) -> str:
@@ -151,7 +151,7 @@ def memory_levels(
     for (begin, _, pipe), rate in zip(sides, bandwidths[1:], strict=False):
         if pipe:
             still.append(text(AXIS - pipe / 2 - 4, begin + GAP - 2, f"{rate / 1e12:.0f} TB/s",
-                              font_size=13, **END))  # fmt: skip
+                              font_size=13, **END))
     drawn = memory.size * unit / ((EDGE - 8) * TALL)
     foot, shelf = mouth + TALL, mouth + 46
     still += [
@@ -165,7 +165,7 @@ def memory_levels(
         line(8, foot, EDGE, foot, "muted", "2 5"),
         text(LABELS, mouth + 19, f"{large}, {memory.told}", **START),
         text(LABELS, mouth + 35, f"{drawn:,.0f} times as large as drawn", fill="muted", **START),
-    ]  # fmt: skip
+    ]
     side = (small * unit) ** 0.5
     homes = {name: (AXIS + (n - 1.5) * 24, mouth + 6.0) for n, name in enumerate(SMALL)}
     still += [text(x, mouth + 34, name, fill=SMALL[name]) for name, (x, _) in homes.items()]
@@ -178,7 +178,7 @@ def memory_levels(
         way: [sum(one.n_small * small + bool(one.crossing) * full / 3 for one in moves[: n + 1])
               for n in range(len(moves))]
         for way, moves in ways.items()
-    }  # fmt: skip
+    }
     computing = 4.0 * n_tokens**2 * width / H200_PEAK
     times = [(sent[way][-1] / speed, computing) for way in WAYS]
     longest = max(map(max, times))
@@ -199,36 +199,36 @@ def memory_levels(
         for name, x in shelves.items():
             below = f"{name}, {_bytes(full)}" if which == 0 else f"no {name} here"
             body.append(text(x + BOX[0] / 2, shelf + BOX[1] + (15 if which == 0 else -23), below,
-                             fill=LOOK[name], data_part=f"below-{name}"))  # fmt: skip
+                             fill=LOOK[name], data_part=f"below-{name}"))
             into, back = (sum(m.crossing == name and m.out == out for m in moves) for out in (1, 0))
             for part, thirds in (("kept", into), ("unread", into - back)):
                 tall = BOX[1] * thirds / 3
                 body.append(rect(x, shelf + BOX[1] - tall, BOX[0], tall, LOOK[name],
                                  fill_opacity="0.25" if part == "kept" else "0.6",
-                                 data_part=f"{part}-{name}"))  # fmt: skip
+                                 data_part=f"{part}-{name}"))
         # The stream in the pipe: its dashes run down or up.
         run = sum((-1 if m.out else 1) * 75 for m in moves if m.crossing)
         body.append(tag("line", x1=AXIS, y1=top, x2=AXIS, y2=mouth, stroke_width=pipes[-1] - 3,
                         stroke=LOOK[move.crossing or "scores"], stroke_dasharray="11 4",
                         stroke_dashoffset=run, opacity=bool(move.crossing),
-                        data_part="stream"))  # fmt: skip
+                        data_part="stream"))
         x, y = AXIS - 28, (floor + mouth) / 2
         tip = 16 if move.out or "O" in move.at else -16
         body.append(tag("path", d=f"M{x:g} {number(y - tip)}V{number(y + tip)}m-6 {-tip / 2:g}l6 "
                         f"{tip / 2:g}l6 {-tip / 2:g}", fill="none", stroke="ink", stroke_width=2.5,
-                        opacity=bool(move.crossing or move.n_small), data_part="way"))  # fmt: skip
+                        opacity=bool(move.crossing or move.n_small), data_part="way"))
         here = move.n_small * small + bool(move.crossing) * full / 3
         told = f"{_bytes(here)}: {_time(here / speed)}" if here else "nothing crosses"
         body += [
             text(AXIS + 16, floor + 34, told, data_part="here", font_weight="600", **START),
             text(AXIS + 16, floor + 51, f"so far {_bytes(total)}: {_time(total / speed)}",
                  data_part="so-far", **START),
-        ]  # fmt: skip
+        ]
         _, high, _, tall = boxes[0]
         tile = TILES * unit / (tall - 3)
         shade = LOOK[move.work or "scores"]
         body.append(rect(AXIS - tile / 2, high + 1.5, tile, tall - 3, shade, data_part="work",
-                         fill_opacity="0.6", opacity=bool(move.work)))  # fmt: skip
+                         fill_opacity="0.6", opacity=bool(move.work)))
         # The small matrices: what goes in is a copy, which is forgotten where it has been used.
         for n, (name, shade) in enumerate(SMALL.items()):
             now, were = move.at.get(name), [m.at[name] for m in moves if name in m.at]
@@ -243,9 +243,9 @@ def memory_levels(
             x, y = spots["home"]
             kept = (0.35 if now else 1) if name != "O" else bool(were and not now)
             body.append(rect(x - side / 2, y, side, side, shade, fill_opacity=kept,
-                             data_part=f"home-{name}"))  # fmt: skip
+                             data_part=f"home-{name}"))
             body.append(rect(spot[0] - side / 2, spot[1], side, side, shade, opacity=bool(now),
-                             data_part=f"small-{name}"))  # fmt: skip
+                             data_part=f"small-{name}"))
         body.append(text(8, foot + 17, given, fill="muted", font_size=13, **START))
         for n, name in enumerate(WAYS):
             y, mine = foot + 26 + 2 * PITCH * n + 5 * n, name == way
@@ -266,7 +266,7 @@ def memory_levels(
                        font_weight="600" if row == deciding else "400", **END)
                   for row, words in enumerate((told, rest))),
                 hit(4, y - 3, EDGE, 2 * PITCH, f"way:{n}"),
-            ]  # fmt: skip
+            ]
         body.append(text(BARS + 10, foot + 26 + 2 * PITCH + 16, ratio, font_weight="600", **START))
         so_far = f"{_bytes(total)} have crossed, {_time(total / speed)}"
         words = f"{way}, step {place}: {move.told}. {so_far}.\n"

@@ -106,19 +106,19 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                  fill_opacity="0.35", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
             text(LEFT, FOOT - 7, "weight = exp(−gap)", fill="weight", font_size=13, **START),
-        ]  # fmt: skip
+        ]
         for j, score in enumerate(s):
             middle, here = LEFT + (j + 0.5) * slot, j <= step.key
             x = middle if here else RIGHT + 12
             # The gap hangs from the line; its foot is the score.
             body.append(rect(x - 2, y, 4, max(up(score) - y, 0), "muted", opacity=here,
-                             fill_opacity="0.5", data_part=f"gap-{j}"))  # fmt: skip
+                             fill_opacity="0.5", data_part=f"gap-{j}"))
             parts = (
                 rect(-9, up(score) - 2, 18, 5, "key"),
                 text(0, FOOT + 36, decimal(score, 1), font_size=13, fill="key"),
             )
             body.append(tag("g", "".join(parts), transform=f"translate({number(x)} 0)",
-                            opacity=here, data_part=f"stick-{j}"))  # fmt: skip
+                            opacity=here, data_part=f"stick-{j}"))
             body.append(text(middle, FOOT + 18, str(j)))
         old, middle = up(step.before), LEFT + (step.key + 0.5) * slot
         side = -1 if step.key == s.size - 1 else 1  # of the arrow that has room for words
@@ -135,10 +135,10 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                 fill="none", stroke="ink", stroke_width=2, opacity=rise, data_part="lift"),
             text(middle + 8 * side, (old + y) / 2 + 8, f"+{-log:.1f}", font_weight="600",
                  opacity=rise, data_part="by", text_anchor="end" if side < 0 else "start", **HALO),
-        ]  # fmt: skip
+        ]
         body.append(tag("path", d=outline(before, step.read), fill="grid",
                         fill_opacity="0.7", opacity=rise or divide,
-                        data_part="ghost"))  # fmt: skip
+                        data_part="ghost"))
         top = FOOT
         for j, height in enumerate(heights.round(1)):
             top, wide = top - height, (mean if divide else v[j]) * across
@@ -146,16 +146,16 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             look = {"stroke": "ink" if fresh else "paper", "stroke_width": 2 if fresh else 1}
             body.append(rect(PILE, top, WIDE, height, "weight", data_part=f"pile-{j}", **look))
             body.append(rect(zero + min(wide, 0), top, abs(round(wide, 1)), height, "output",
-                             data_part=f"area-{j}", **look))  # fmt: skip
+                             data_part=f"area-{j}", **look))
             level, named = top + height / 2 + 4.5, int(height >= 14)
             body.append(text(PILE + WIDE / 2, level, f"key {j}", fill="paper",
-                             opacity=named, data_part=f"name-{j}"))  # fmt: skip
+                             opacity=named, data_part=f"name-{j}"))
             told, broad = f"{v[j]:g}".replace("-", "−"), abs(v[j]) * across
             told = f"value {told}" if broad >= 8 * len(told) + 48 else told
             body.append(text(round(zero + (6 if v[j] > 0 else -6), 1), level, told, fill="paper",
                              text_anchor="start" if v[j] > 0 else "end",
                              opacity=int(named and broad >= 8 * len(told) and not divide),
-                             data_part=f"value-{j}"))  # fmt: skip
+                             data_part=f"value-{j}"))
         x, tall = round(zero + mean * across, 1), FOOT - round(float(before.sum()), 1)
         tip = number(top - 4)  # of the arrow from the old top of the pile to the new one
         down = f"M{PILE + WIDE / 2:g} {number(tall + 24)}V{tip}m-4 -6l4 6l4 -6"
@@ -169,18 +169,18 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                  font_weight="600", opacity=rise),
             text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=13, opacity=rise,
                  data_part="was"),
-        ]  # fmt: skip
+        ]
         mean_at = min(max(x, PILE + 62), WIDTH - 76)
         body += [
             text(mean_at, FOOT + 20, f"mean value = {decimal(mean)}", font_weight="600",
                  data_part="told"),
             text(END, FOOT + 38, f"plain softmax: {decimal(exact)}", text_anchor="end",
                  opacity=divide, data_part="plain"),
-        ]  # fmt: skip
+        ]
         for j in range(s.size):
             first = next(n for n, one in enumerate(steps) if one.key == j)
             body.append(hit(LEFT + j * slot, TOP - 8, slot, FOOT - TOP + 68, f"step:{first}",
-                            drag=True))  # fmt: skip
+                            drag=True))
         state = f"m = {decimal(step.m)}, ℓ = {ell:.2f}, õ = {decimal(o)}"
         words = {
             "rise": f"Key {step.key}, score {decimal(s[step.key], 1)}: the line rises from "
@@ -192,7 +192,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             f"{state}. All bars have the mean width now.",
         }[step.kind]
         row = (str(step.key), step.kind, f"{factor:.2f}", decimal(step.m), f"{ell:.2f}",
-               decimal(o), decimal(mean))  # fmt: skip
+               decimal(o), decimal(mean))
         return Frame("".join(body), words, [row])
 
     options = [f"{step.key}: {step.kind}" for step in steps[:-1]]

@@ -76,12 +76,12 @@ def clock_hands(n_positions: int, n_entries: int, *, start: int) -> MovingDrawin
               for place in range(0, n_positions, 4)),
             _before(table[max(t - BEHIND, 0)], clocks, t), _hands(table[t], clocks, t),
             _row(table[t], clocks, t, foot),
-        ]  # fmt: skip
+        ]
         strips = (
             tag("rect", x=0, y=WAVES + ROW * (place - 0.5), width=RIGHT, height=ROW,
                 data_drag=f"t:{place}", class_="attn-hit")
             for place in range(n_positions)
-        )  # fmt: skip
+        )
         body.append(tag("g", "".join(strips), fill="ink", fill_opacity="0"))
         return Frame("".join(body), words, [(str(t), *map(decimal, table[t]))])
 
@@ -136,7 +136,7 @@ def _before(entries: Array, clocks: Sequence[Clock], t: int) -> str:
     for clock, (x, speed) in enumerate(clocks):
         at = round(x + RADIUS * float(entries[2 * clock]), 1)
         row.append(tag("circle", cx=at, r=3, fill="paper", stroke="muted", stroke_width=1.5,
-                       data_part=f"dot-before-{clock}"))  # fmt: skip
+                       data_part=f"dot-before-{clock}"))
         angle = degrees(speed * BEHIND)
         shown = f"{angle:.0f}°" if angle > 10 else f"{angle:.2g}°"
         angles.append(text(x, 114, shown))
@@ -162,7 +162,7 @@ def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
         thin += tag("path", d=f"M0 0L{tip}", stroke="muted", stroke_width=1.5)
         end_x, end_y = tip.split()
         thin += tag("circle", cx=end_x, cy=end_y, r=3, fill="paper", stroke="muted",
-                    stroke_width=1.5)  # fmt: skip
+                    stroke_width=1.5)
         hand = [tag("g", thin, opacity=float(t >= BEHIND), data_part=f"before-{clock}")]
         hand.append(tag("path", d=f"M0 0V{number(-RADIUS)}", stroke="ink", stroke_width=2.5))
         hand.append(tag("circle", cy=-RADIUS, r=3.5))
@@ -178,7 +178,7 @@ def _hands(entries: Array, clocks: Sequence[Clock], t: int) -> str:
             + tag("g", "".join(hand), fill="ink", data_part=f"hand-{clock}",
                   transform=f"rotate({degrees(speed * t):.1f})"),
             transform=f"translate({number(middle)} {number(CLOCK)})",
-        ))  # fmt: skip
+        ))
     return "".join(body)
 
 
@@ -198,7 +198,7 @@ def _row(entries: Array, clocks: Sequence[Clock], t: int, foot: float) -> str:
         numbers.append(text(x, y, decimal(entry), data_part=f"entry-{place}"))
         if place % 2 == 0:
             row.append(tag("circle", cx=round(x + RADIUS * entry, 1), r=4, fill="plus",
-                           stroke="paper", data_part=f"dot-{place // 2}"))  # fmt: skip
+                           stroke="paper", data_part=f"dot-{place // 2}"))
     moved = f"translate(0 {number(WAVES + ROW * t)})"
     return tag("g", "".join(row), transform=moved, data_part="row") + "".join(numbers)
 
@@ -285,7 +285,7 @@ def _strip(places: tuple[int, int], names: tuple[str, str], n_places: int, n_box
         token = rect(2, 36, BOX - 4, 20, "paper", rx=4, **look)
         token += text(BOX / 2, 51, name, fill=fill, font_weight="600")
         body.append(tag("g", token, transform=f"translate({number(LEFT + BOX * place)})",
-                        data_part=f"{part}-token"))  # fmt: skip
+                        data_part=f"{part}-token"))
     body += [
         hit(LEFT + BOX * box, 32, BOX, 28, f"place:{box}", drag=True) for box in range(n_places)
     ]
@@ -312,7 +312,7 @@ def _turning(
     ]
     for row, (part, line_of, fill, weight) in enumerate(words):
         body.append(text(WORDS, 130 + 24 * row, line_of, fill=fill, font_weight=weight,
-                         data_part=part, **START))  # fmt: skip
+                         data_part=part, **START))
     return "".join(body)
 
 
@@ -323,7 +323,7 @@ def _arm(
     angle = f"{degrees(place):.1f}"
     x, y = past_tip((0.0, 0.0), vector, unit, 10)
     upright = tag("g", text(0, 4.5, part, fill=name, font_weight="600"),
-                  transform=f"rotate({angle})", data_part=f"{part}-upright")  # fmt: skip
+                  transform=f"rotate({angle})", data_part=f"{part}-upright")
     arrow = more + turning_arrow((0.0, 0.0), vector, unit, name, part, dash)
     arrow += tag("g", upright, transform=f"translate({number(x)} {number(y - 4.5)})")
     return tag("g", arrow, transform=f"rotate(-{angle})", data_part=f"{part}-arm")
@@ -342,7 +342,7 @@ def _arc(k: Array, q: Array, offset: int) -> str:
         f"{number(round(26 * cos(a), 1))},{number(round(-26 * sin(a), 1))}" for a in turns
     )
     return tag("polyline", points=drawn, fill="none", stroke="muted", stroke_width=3,
-               data_part="arc")  # fmt: skip
+               data_part="arc")
 
 
 def _score_bars(scores: Sequence[float], offset: int) -> str:
@@ -356,12 +356,12 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
         here = index + 1 == offset
         top = ZERO - tall if score >= 0 else ZERO
         body.append(rect(x, top, 44, tall, name if here else "none", stroke=name,
-                         data_part=f"bar-{index}"))  # fmt: skip
+                         data_part=f"bar-{index}"))
         at = ZERO - tall - 6 if score >= 0 else ZERO + tall + 15
         body.append(text(x + 22, at, decimal(score)))
         weight = "600" if here else "400"
         body.append(text(x + 22, ZERO + TALL + 32, str(index + 1), fill="muted",
-                         font_weight=weight, data_part=f"number-{index}"))  # fmt: skip
+                         font_weight=weight, data_part=f"number-{index}"))
         left = x + 22 - step / 2
         body.append(hit(left, ZERO - TALL - 18, step, 2 * TALL + 56, f"offset:{index}"))
     body.append(line(LEFT, ZERO, WIDTH - LEFT, ZERO, "muted"))

@@ -69,7 +69,7 @@ def permuted(
     still += text(NAMES, below - 8, "new order", font_weight="600", **START)
     for middle, words in zip(middles, ("weights it gives to", "its output"), strict=True):
         still += text(middle, TOP - 30, words, fill=words.split()[int("its" in words)].rstrip("s"),
-                      font_weight="600")  # fmt: skip
+                      font_weight="600")
     for j, name in enumerate(names):
         still += text(lefts[0] + (j + 0.5) * WIDE[0], TOP - 8, name)
 
@@ -78,12 +78,12 @@ def permuted(
         here, before = tables[added, order], tables[added, orders[0]]
         at = [order.index(token) for token in range(n)]
         shown, old = ([[[decimal(v) for v in row] for row in t] for t in two]
-                      for two in (here, before))  # fmt: skip
+                      for two in (here, before))
         differ = [
             [now != then for which in (0, 1)
              for now, then in zip(shown[which][i], old[which][i], strict=True)]
             for i in range(n)
-        ]  # fmt: skip
+        ]
         changed, own = sum(map(sum, differ)), sum(differ[FOLLOWED])
 
         def cell(table: tuple[Array, Array], i: int, which: int, j: int, x: float, of: str) -> str:
@@ -96,7 +96,7 @@ def permuted(
                 other = told != decimal(before[which][i, j])
                 body += text(x + WIDE[which] / 2, HIGH / 2 + 4.5, told,
                              font_weight="700" if other else "400",
-                             data_part=f"{part}-number")  # fmt: skip
+                             data_part=f"{part}-number")
             return body
 
         def name(i: int, place: int, of: str) -> str:
@@ -109,12 +109,12 @@ def permuted(
         for j in range(n):
             x1, x2 = (lefts[0] + (column + 0.5) * WIDE[0] for column in (j, at[j]))
             body += tag("line", x1=x1, y1=TOP + n * HIGH + 4, x2=x2, y2=below - 22, stroke="muted",
-                        stroke_width=1.5, data_part=f"way-{j}")  # fmt: skip
+                        stroke_width=1.5, data_part=f"way-{j}")
         for i in sorted(range(n), key=lambda i: i == FOLLOWED):  # it passes before the others
             over = name(i, i, "old") + "".join(
                 cell(before, i, which, j, lefts[which] + j * WIDE[which], "old")
                 for which in (0, 1) for j in range(counts[which])
-            )  # fmt: skip
+            )
             body += tag("g", over, transform=f"translate(0 {TOP + i * HIGH:g})")
             row = rect(NAMES - 4, 0, end - NAMES + 4, HIGH, "paper") + name(i, at[i], "new")
             for j in range(n):
@@ -140,21 +140,21 @@ def permuted(
             after = token, *(other for other in order if other != token)
             body += rect(NAMES - 6, below + i * HIGH, end - NAMES + 6, HIGH, "ink",
                          fill_opacity="0", class_="attn-hit", data_part=f"hit-{i}",
-                         data_pick=f"order:{orders.index(after)}")  # fmt: skip
+                         data_pick=f"order:{orders.index(after)}")
         whose, total = f"“{names[FOLLOWED]}”", n * (n + counts[1])
         title = (
             (f"{whose} has its weights and its output",
              f"{whose} keeps its weights and its output"),
             ("Each place adds its own numbers to X",
              f"With positions, {own} of {total // n} numbers of {whose} change"),
-        )[added][place > 0]  # fmt: skip
+        )[added][place > 0]
         body += headline(6, 17, title, "title")
         told = "with positions added" if added else "no positions"
         rows = [
             (options[place], told, names[t], ", ".join(shown[0][t][j] for j in order),
              ", ".join(shown[1][t]))
             for t in order
-        ]  # fmt: skip
+        ]
         rest = "; ".join(f"{name}: weights {w}, output {o}" for _, _, name, w, o in rows)
         said = f"{options[place]}, {told}: {changed} of {total} numbers are other than at first"
         return Frame(body, f"{said}.\n{rest}.", rows)
@@ -166,4 +166,4 @@ def permuted(
     )
     columns = "order", "positions", "token", "weights", "output"
     return moving(draw, controls, end + 6, below + n * HIGH + 6, columns=columns,
-                  about="the tokens in another order")  # fmt: skip
+                  about="the tokens in another order")

@@ -74,7 +74,7 @@ class Plane:
         (x, y), wide = self.at(point), 7.4 * len(words)
         sides = ((x + 10, y + 4.5), (x - 10 - wide, y + 4.5), (x - wide / 2, y - 11),
                  (x - wide / 2, y + 21), (x + 8, y - 9), (x - 8 - wide, y - 9), (x + 8, y + 19),
-                 (x - 8 - wide, y + 19))  # fmt: skip
+                 (x - 8 - wide, y + 19))
 
         def covered(side: tuple[float, float]) -> int:
             left, foot = side

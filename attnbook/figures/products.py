@@ -151,10 +151,10 @@ def product(
     def number(
         part: str, words: str, of: Matrix, opacity: int, x: float, y: float, anchor: str,
         zero: bool = False,
-    ) -> str:  # fmt: skip
+    ) -> str:
         look = ("muted", "400") if zero else (of.meaning() or "ink", "600")
         return text(x, y, words, fill=look[0], font_weight=look[1], opacity=opacity,
-                    text_anchor=anchor, data_part=part)  # fmt: skip
+                    text_anchor=anchor, data_part=part)
 
     def pairs(entry: int, added: int) -> str:
         """Return the factors of an entry, and unseen those of the entry before.
@@ -203,7 +203,7 @@ def product(
             shown += text(at, level, "·", opacity=added, data_part=f"times-{k}")
             before = at - 12 - 8 * len(shown_a[i][k])
             shown += text(before, level, sign, opacity=added, text_anchor="end", stroke="paper",
-                          stroke_width=8, paint_order="stroke", data_part=f"plus-{k}")  # fmt: skip
+                          stroke_width=8, paint_order="stroke", data_part=f"plus-{k}")
         shown += pairs(entry, added)
         # The sum stands in the lane that leads to its cell.
         middle = y + HIGH / 2 + 4.5
@@ -226,7 +226,7 @@ def product(
     control = Control("entry", "entry", options, first_place, pace=1.3)
     heads = f"row of {first.name}", f"column of {second.name}", "sum of products", result.name
     return moving(draw, [control], right + m * wide + 8, foot + 28, columns=heads,
-                  about=f"{first.name} · {second.name} = {result.name}")  # fmt: skip
+                  about=f"{first.name} · {second.name} = {result.name}")
 
 
 def _whose(first: Matrix, second: Matrix, result: Matrix, row: str, column: str) -> str:

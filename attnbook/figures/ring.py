@@ -100,11 +100,11 @@ def _ring(size: int, step: int) -> str:
         ]
         angle = _angle(owner, size)
         upright = tag("g", "".join([*halves, *names]), data_part=f"packet-{owner}",
-                      transform=f"rotate({number(-angle - 360 / size * step)})")  # fmt: skip
+                      transform=f"rotate({number(-angle - 360 / size * step)})")
         there = f"rotate({number(angle)})translate({number(radius)})"
         packets.append(tag("g", upright, transform=there))
     turning = tag("g", "".join(packets), data_part="ring",
-                  transform=f"rotate({number(360 / size * step)})")  # fmt: skip
+                  transform=f"rotate({number(360 / size * step)})")
     body.append(tag("g", turning, transform=f"translate({number(x)} {number(y)})"))
     body.append(text(x, y + 5, f"step {step}", data_part="step", font_weight="700", font_size=15))
     return "".join(body)
@@ -118,7 +118,7 @@ def _tile(x: float, y: float, plan: Timetable, i: int, j: int, step: int, part: 
     when = plan.tiles[i, j][1] if j <= i else len(plan.deal)
     shade = SHADES["now" if when == step else "done" if when < step else "to do"]
     return tag("path", d=f"M{number(x + 0.75)} {number(y + 0.75)}{shape}", fill_opacity=shade,
-               opacity="1" if j <= i else "0", data_part=part)  # fmt: skip
+               opacity="1" if j <= i else "0", data_part=part)
 
 
 def _device(plan: Timetable, rank: int, step: int) -> str:
@@ -145,13 +145,13 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
         text(x + 9, y + 18, f"device {rank}", font_weight="600", **START),
         text(x + wide - 9, y + 18, status, text_anchor="end", font_weight="600",
              data_part=f"status-{rank}"),
-    ]  # fmt: skip
+    ]
     left, top = x + 25, y + 40
     for place, j in enumerate(plan.deal[rank - step]):
         works = any(j <= i for i in plan.deal[rank])
         down = f"translate({number(left + j * CELL)} {number(top - 17)})"
         strip = rect(0, 0, CELL, 17 + 2 * TALL * works, "key", fill_opacity="0.2",
-                     data_part=f"strip-{rank}-{place}")  # fmt: skip
+                     data_part=f"strip-{rank}-{place}")
         strip += text(CELL / 2, 13, str(j), font_weight="600", data_part=f"key-{rank}-{place}")
         body.append(tag("g", strip, transform=down, data_part=f"at-hand-{rank}-{place}"))
     keys = range(2 * size)
@@ -159,7 +159,7 @@ def _device(plan: Timetable, rank: int, step: int) -> str:
     for row, i in enumerate(plan.deal[rank]):
         y = top + row * TALL
         body.append(text(left - 5, y + 13, str(i), fill="query", text_anchor="end",
-                         data_part=f"queries-{rank}-{row}"))  # fmt: skip
+                         data_part=f"queries-{rank}-{row}"))
         tiles += [
             _tile(left + j * CELL, y, plan, i, j, step, f"tile-{rank}-{row}-{j}")
             for j in keys
@@ -193,7 +193,7 @@ def _ghost(other: Timetable, end: float, unit: float) -> str:
             body.append(rect(
                 LEFT + x * unit, TOP + rank * ROW + 2, wide, ROW - 4, "grid",
                 data_part=f"ghost-{rank}-{s}",
-            ))  # fmt: skip
+            ))
     return tag("g", "".join(body), fill_opacity=0.3, stroke="muted", stroke_dasharray="2 3")
 
 
@@ -210,12 +210,12 @@ def _bars(plan: Timetable, step: int, longest: float) -> str:
             there, x, busy = s <= step, LEFT + ends[s] * unit, plan.work[rank][s]
             look: dict[str, Any] = {"data_pick": f"step:{s}", "height": ROW - 4, "y": y + 2, "x": x}
             slots.append(tag("rect", width=length * unit * (there and not busy), **look,
-                             data_part=f"slot-{rank}-{s}"))  # fmt: skip
+                             data_part=f"slot-{rank}-{s}"))
             bars.append(tag("rect", width=busy * unit * there, **look, data_part=f"busy-{rank}-{s}",
-                            fill_opacity="1" if s == step else "0.7"))  # fmt: skip
+                            fill_opacity="1" if s == step else "0.7"))
             shown = ("".join(_packet((rank - s) % size)) if busy else "waits") if there else ""
             words.append(text(x + length * unit / 2, y + 16, shown, fill="paper" if busy else "ink",
-                              data_part=f"word-{rank}-{s}"))  # fmt: skip
+                              data_part=f"word-{rank}-{s}"))
     body.append(tag("g", "".join(slots), fill="none", stroke="muted", stroke_dasharray="3 3"))
     body.append(tag("g", "".join(bars), fill="ink", stroke="paper"))
     body.append(tag("g", "".join(words), pointer_events="none"))
@@ -262,13 +262,13 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
             tag("g", tag("circle", cx=CENTRE[0], cy=CENTRE[1], r=40, fill="ink", fill_opacity="0",
                          class_="attn-hit"),
                 data_part="next", data_pick=f"step:{(step + 1) % n_devices}"),
-        ]  # fmt: skip
+        ]
         rows = [
             (kind, str(step), str(rank), str((rank - step) % n_devices),
              ", ".join(map(str, plan.deal[rank - step])),
              _amount(plan.work[rank][step]), _amount(plan.lengths[step]))
             for rank in range(n_devices)
-        ]  # fmt: skip
+        ]
         return Frame("".join(body), label, rows)
 
     steps = tuple(map(str, range(n_devices)))

@@ -53,7 +53,7 @@ def roofline_explorer(
     still.append(line(across(balance), up(peak), across(balance), FOOT, "muted", "2 3"))
     for words, away, anchor in (
         ("← memory limits", -6, "end"), ("products limit →", 6, "start"),
-    ):  # fmt: skip
+    ):
         x = across(balance) + away
         still.append(text(x, FOOT - 8, words, text_anchor=anchor, fill="muted", **HALO))
     bend = f"bend at {balance:.0f}"
@@ -88,7 +88,7 @@ def roofline_explorer(
                 text(26, y, name, text_anchor="start"),
                 text(RIGHT, y, f"{intensity:,.0f} a byte, roof {rate / 1e12:.0f}, {limit}",
                      text_anchor="end", font_weight="600", data_part=f"told-{index}"),
-            ]  # fmt: skip
+            ]
             said.append(
                 f"{name} {intensity:,.0f} operations per byte, roof {rate / 1e12:.0f}, "
                 f"limited by {limit}"

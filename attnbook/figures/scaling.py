@@ -62,7 +62,7 @@ def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
         for sign in (1, -1):
             y = round(middle - sign * unit * root, 1)
             body.append(tag("line", x1=x - 0.44 * step, y1=y, x2=x + 0.44 * step, y2=y,
-                            stroke="plus", stroke_width=2))  # fmt: skip
+                            stroke="plus", stroke_width=2))
         rows = ("ink", f"{d_k:,}"), ("plus", f"±{root:.3g}"), ("ink", f"{stds[d_k]:.1f}")
         for (fill, told), y in zip(rows, feet, strict=True):
             body.append(text(x, y, told, fill=fill))
@@ -179,7 +179,7 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdi
         for key, tall in enumerate(heights)
     )
     most = tag("rect", x=bar * leader + 2, width=bar - 4, height=heights[leader],
-               data_part=f"most-{panel}")  # fmt: skip
+               data_part=f"most-{panel}")
     names = "".join(
         tag("text", str(key), x=left + bar * (key + 0.5), y=BASE + 15) for key in range(n_keys)
     )
@@ -196,7 +196,7 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdi
              font_weight="600", data_part=f"largest-{panel}"),
         text(left + PANEL / 2, BASE + 34, verdict, data_part=f"verdict-{panel}",
              font_weight="600" if look == "plus" else None),
-    ])  # fmt: skip
+    ])
 
 
 def scaling_explorer(
@@ -233,14 +233,14 @@ def scaling_explorer(
     hits = tag("g", "".join(
         tag("rect", x=a, y=MIDDLE - HALF, width=b - a, height=2 * HALF, data_drag=f"d_k:{place}")
         for place, (a, b) in enumerate(pairwise(borders))
-    ), fill_opacity="0")  # fmt: skip
+    ), fill_opacity="0")
 
     def draw(place: int) -> Frame:
         d_k, x = d_ks[place], xs[place]
         scores, root, leader = walks[d_k - 1], sqrt(d_k), leaders[place]
         heads = np.round(MIDDLE - unit * scores, 1)
         over: Any = {"font_weight": "600", "stroke": "paper", "stroke_width": 3,
-                     "paint_order": "stroke"}  # fmt: skip
+                     "paint_order": "stroke"}
         now = "now " * (leader != leaders[max(place - 1, 0)])
         # What goes along with d_k stands to its left where there is no room to its right.
         beside: dict[str, Any] = {"x": 9, "text_anchor": "start"}
@@ -275,7 +275,7 @@ def scaling_explorer(
             ]), transform=f"translate({number(x)} 0)", data_part="now"),
             text(LEFT - 5, BASE - TALL + 5, "1", text_anchor="end", fill="muted"),
             text(LEFT - 5, BASE + 4, "0", text_anchor="end", fill="muted"),
-        ]  # fmt: skip
+        ]
         largest = []
         for panel, (rule, divisor) in enumerate(experiments.RULES.items()):
             weights = softmax(scores / divisor(d_k))

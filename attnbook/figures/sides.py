@@ -52,7 +52,7 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
         (f"Equal weights: {sides}", "No query and no key: each word counts the same."),
         (f"Q = K = X: {sides}", f"“bank” takes most from itself; ● moves less than ○ in {less}."),
         (f"Made W_Q and W_K: {sides}", f"Equal weights (○) choose it too; ● is further in {more}."),
-    )[way]  # fmt: skip
+    )[way]
 
 
 def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
@@ -93,7 +93,7 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
                      font_weight="700" if is_bank else "400", fill="query" if is_bank else "ink"),
                 text(x + wide / 2, round(base - tall - 4, 1), decimal(weight) if told else "",
                      font_size=13, fill="weight", data_part=f"weight-{i}-{j}"),
-            ]  # fmt: skip
+            ]
             x += wide + GAP
         y, lean, equal = base - 8, leans[i, way], leans[i, EQUAL]
         at, ring, alone = (round(MIDDLE + UNIT * z, 1) for z in (lean, equal, own))
@@ -114,14 +114,14 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
                  decimal(lean) if way != ALONE else "",
                  text_anchor="start" if right else "end", fill="output",
                  font_weight="600", font_size=13, data_part=f"lean-{i}", **HALO),
-        ])  # fmt: skip
+        ])
 
     def legend(y: float, way: int) -> list[str]:
         """Return what tints and discs are, and rings where there are any, in one line."""
         ring = "".join([
             tag("circle", cx=326, cy=y - 4, r=6, fill="paper", stroke="ink", stroke_width=2),
             axis_title(338, y, "equal weights", text_anchor="start"),
-        ])  # fmt: skip
+        ])
         return [
             rect(4, y - 11, 14, 14, "plus", fill_opacity="0.18"),
             rect(20, y - 11, 14, 14, "minus", fill_opacity="0.18"),
@@ -152,7 +152,7 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
             axis_title(dash + 24, bottom + 16, f"“bank” alone {decimal(own)}", text_anchor="end"),
             axis_title(MIDDLE, bottom + 16, "0"),
             *legend(bottom + 40, way),
-        ])  # fmt: skip
+        ])
         rows = [
             (sentence, WAYS[way], ", ".join(decimal(w) for w in weights[way]), decimal(lean))
             for sentence, (_, weights), lean in zip(sentences, found, shown, strict=True)

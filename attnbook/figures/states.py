@@ -93,7 +93,7 @@ def recall_explorer(
                      data_part=f"oldest-{index}"),
                 text(NEWEST, y, ends[1], text_anchor="end", font_weight="600",
                      data_part=f"newest-{index}"),
-            ]  # fmt: skip
+            ]
             shown += ends
             said.append(f"{name} {ends[0]} and {ends[1]}")
         told = f"{n} pairs. Similarity of the oldest and newest: {'; '.join(said)}."
@@ -107,4 +107,4 @@ def recall_explorer(
         below + ROW * len(means) + 10,
         columns=("pairs", *(f"{name}: {end}" for name in means for end in ("oldest", "newest"))),
         about="what is read back of each pair",
-    )  # fmt: skip
+    )

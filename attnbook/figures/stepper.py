@@ -54,7 +54,7 @@ def _summing(rows: Array) -> int:
 def _arrow(
     start: Array, along: Array, look: str, part: str | None = None, *,
     dash: str | None = None, shown: float = 1.0, thick: float = 2.5,
-) -> str:  # fmt: skip
+) -> str:
     """Return an arrow of any length, which may be 0, from a point along a vector, in pixels."""
     length = hypot(*along)
     unit = along / length if length else np.array([1.0, 0.0])
@@ -64,7 +64,7 @@ def _arrow(
     corners = np.round([start + along, foot + across, foot - across], 1)
     (x1, y1), (x2, y2) = np.round([start, foot], 1)
     shaft = tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=thick, stroke_dasharray=dash,
-                data_part=part and f"{part}-shaft")  # fmt: skip
+                data_part=part and f"{part}-shaft")
     points = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
     tip = tag("polygon", points=points, stroke="none", data_part=part and f"{part}-tip")
     return tag("g", shaft + tip, fill=look, stroke=look, opacity=shown, data_part=part)
@@ -141,24 +141,24 @@ def attention_stepper(
             place = f"translate({number(x)} {number(y)}) rotate({0 if step else angle})"
             bars.append(rect(round(min(0.0, long), 1), -thick / 2, round(abs(long), 1), thick,
                              "plus" if raw_scores[t, j] >= 0 else "minus", fill_opacity=0.75,
-                             transform=place, data_part=f"score-{j}"))  # fmt: skip
+                             transform=place, data_part=f"score-{j}"))
         # The line of the query reaches to all shadows.
         least, most = min(0.0, shadows.min()), max(hypot(*q), shadows.max())
         (x1, y1), (x2, y2) = np.round([plane + least * along, plane + most * along], 1)
         body.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke="query", opacity=0.5,
-                        data_part="reach"))  # fmt: skip
+                        data_part="reach"))
         for j, (k, shadow) in enumerate(zip(flat_keys, shadows, strict=True)):
             (x1, y1), (x2, y2) = np.round([plane + k, plane + shadow * along], 1)
             body += [
                 tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke="muted", stroke_dasharray="2 3",
                     data_part=f"drop-{j}"),
                 _arrow(plane, k, "key", dash="6 4"),
-            ]  # fmt: skip
+            ]
         body.append(_arrow(plane, q, "query", "query"))
         names = [text(*_beyond(plane, k, 13), token, fill="key")
-                 for token, k in zip(tokens, flat_keys, strict=True)]  # fmt: skip
+                 for token, k in zip(tokens, flat_keys, strict=True)]
         names.append(text(*_beyond(plane, q, 11), "q", fill="query", font_weight="600",
-                          data_part="query-name"))  # fmt: skip
+                          data_part="query-name"))
         return pale(bars, "scores", step <= 2) + pale(body, "plane", step <= 1) + "".join(names)
 
     def bars(t: int, step: int) -> str:
@@ -168,7 +168,7 @@ def attention_stepper(
             (step >= 3, line(BARS_LEFT, tops[1] - 2, BARS_LEFT, tops[1] + ROW * n_tokens + 2,
                              "muted")),
             (step >= 4, rect(NAMES, tops[2], RIGHT - NAMES, 24, "none", stroke="muted")),
-        ]  # fmt: skip
+        ]
         body = [
             tag("g", axis, opacity=float(there), data_part=f"axis-{count}")
             for count, (there, axis) in enumerate(axes)
@@ -190,16 +190,16 @@ def attention_stepper(
             s, raw = unit * float(scores[t, j]), unit * float(raw_scores[t, j])
             of_scores.append(rect(round(zero + min(0.0, raw), 1), y1 - THICK / 2,
                                   round(abs(raw), 1), THICK, stroke="muted", stroke_dasharray="2 2",
-                                  opacity=float(step == 2), data_part=f"raw-{j}"))  # fmt: skip
+                                  opacity=float(step == 2), data_part=f"raw-{j}"))
             at_score = round(zero + min(0.0, s), 1), y1 - THICK / 2, round(abs(s), 1), THICK
             at_exp = (BARS_LEFT, y2 - THICK / 2, round(unit * float(exponentials[t, j]), 1), THICK)
             at_weight = (edges[j], tops[2], edges[j + 1] - edges[j], 24.0)
             x, y, wide, tall = at_exp if step >= 3 else at_score
             of_exp.append(rect(x, y, wide, tall, "weight", fill_opacity=0.5, stroke="weight",
-                             opacity=float(step >= 3), data_part=f"exp-{j}"))  # fmt: skip
+                             opacity=float(step >= 3), data_part=f"exp-{j}"))
             x, y, wide, tall = at_weight if step >= 4 else at_exp
             of_weights.append(rect(x, y, wide, tall, "weight", stroke="paper", stroke_width=2,
-                             opacity=float(step >= 4), data_part=f"weight-{j}"))  # fmt: skip
+                             opacity=float(step >= 4), data_part=f"weight-{j}"))
             told = decimal((shadows_on, raw_scores, scores)[min(step, 2)][t, j])
             exp = decimal(exponentials[t, j]) if step >= 3 else ""
             below = belows[j]
@@ -215,7 +215,7 @@ def attention_stepper(
                     stroke="weight", opacity=float(step >= 4), data_part=f"lead-{j}"),
                 text(below, tops[2] + 43, share,
                      fill="weight", font_weight="600", data_part=f"weight-number-{j}"),
-            ]  # fmt: skip
+            ]
         return (
             "".join(body)
             + pale(of_scores, "raw", step <= 2)
@@ -232,7 +232,7 @@ def attention_stepper(
             body.append(line(x, y, x + dx, y + dy, "muted"))
             named = ("entry 1", "2", "3")[entry]
             body.append(text(round(x + 1.7 * dx, 1), round(y + 1.6 * dy + 4, 1), named,
-                             fill="muted", font_size=13))  # fmt: skip
+                             fill="muted", font_size=13))
         start = space
         for j, token in enumerate(tokens):
             shown, thick = (0.4, 1.0) if step >= 5 else (1.0, 2.5)
@@ -247,11 +247,11 @@ def attention_stepper(
                 text(NAMES + 16, y, told, text_anchor="start", fill="value",
                      data_part=f"share-number-{j}"),
                 text(NAMES, y, plus, text_anchor="start", data_part=f"plus-{j}"),
-            ]  # fmt: skip
+            ]
         for j in range(n_tokens):
             along = flat_values[j] * (weights[t, j] if step >= 5 else 1.0)
             arrows.append(_arrow(start if step == 6 else space, along, "value", f"share-{j}",
-                                 shown=float(step >= 5)))  # fmt: skip
+                                 shown=float(step >= 5)))
             start = start + flat_values[j] * weights[t, j]
         end = start - space
         ended = step == 6
@@ -262,7 +262,7 @@ def attention_stepper(
                  data_part="output-name"),
             text(NAMES, y_sum + 17, f"= o {_vector(outputs[t])}" if ended else "",
                  text_anchor="start", fill="output", font_weight="600", data_part="output-number"),
-        ]  # fmt: skip
+        ]
         return pale(arrows, "values", step >= 5) + "".join(body)
 
     # Each panel has the numbers of its steps before its title.
@@ -282,12 +282,12 @@ def attention_stepper(
         body = [
             headline(LEFT, 17, title, "step"),
             text(LEFT, 41, "token", text_anchor="start", fill="muted", font_size=13),
-        ]  # fmt: skip
+        ]
         for j, token in enumerate(tokens):
             body.append(rect(46 + (chip + 6) * j, 28, chip, 19, rx=9, stroke="grid"))
             body.append(text(46 + (chip + 6) * j + chip / 2, 41.5, token, font_size=13))
         body.append(rect(46 + (chip + 6) * t, 28, chip, 19, "query", rx=9, fill_opacity=0.15,
-                         stroke="query", stroke_width=2, data_part="asks"))  # fmt: skip
+                         stroke="query", stroke_width=2, data_part="asks"))
         of_scores = "shadow on q", f"q·k = shadow × {decimal(lengths[t])}"
         for place, (x, y, words, steps) in enumerate(headings):
             now = step in steps
@@ -307,18 +307,18 @@ def attention_stepper(
             )
             body.append(text(x + wide / 2, y, "–".join(str(one + 1) for one in steps),
                              font_size=13, font_weight="600", fill="paper" if now else "muted",
-                             data_part=f"badge-number-{place}"))  # fmt: skip
+                             data_part=f"badge-number-{place}"))
             body.append(axis_title(x + wide + 6, y, shown, text_anchor="start",
                                    fill="ink" if now else "muted",
                                    font_weight="600" if now else "400",
-                                   data_part=f"heading-{place}"))  # fmt: skip
+                                   data_part=f"heading-{place}"))
         body += [
             text(RIGHT, tops[0] - 8, "dashed: q·k" if step == 2 else "", text_anchor="end",
                  fill="muted", font_size=13, data_part="dashed"),
             arrows_of_values(t, step),
             bars(t, step),
             arrows_of_keys(t, step),
-        ]  # fmt: skip
+        ]
         # A click on a part shows its step; on a token or its key, that token asks.
         lanes = [(top - 22, ROW * n_tokens + 28) for top in (*tops[:2], sums_top)]
         body += [
@@ -328,7 +328,7 @@ def attention_stepper(
             hit(NAMES - 4, tops[2] - 22, RIGHT - NAMES + 6, 68, "step:4"),
             hit(LEFT, VALUE_TOP - 20, WIDE, TALL + 20, "step:6"),
             *(hit(46 + (chip + 6) * j, 24, chip, 26, f"token:{j}") for j in range(n_tokens)),
-        ]  # fmt: skip
+        ]
         for j, k in enumerate(flat_keys):
             x, y = _beyond(plane, k, 7)
             body.append(hit(x - 20, y - 23, 40, 36, f"token:{j}"))
@@ -344,7 +344,7 @@ def attention_stepper(
              decimal(weights[t, j], 3), _vector(values[j]),
              _vector(weights[t, j] * values[j]), _vector(outputs[t]))
             for j in range(n_tokens)
-        ]  # fmt: skip
+        ]
         return Frame("".join(body), words, rows)
 
     return moving(

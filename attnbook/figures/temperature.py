@@ -35,7 +35,7 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame
         line(LEFT, FOOT, WIDTH, FOOT, "muted"),
         line(LEFT, even, WIDTH, even, "muted", "5 4"),
         axis_title(4, FOOT - TALL / 2, "weight", text_anchor="start"),
-    ]  # fmt: skip
+    ]
     for row, title in enumerate(("key", "score s", "s / τ"), start=1):
         body.append(axis_title(4, FOOT + ROW * row, title, text_anchor="start"))
     for j, (label, weight) in enumerate(zip(labels, weights, strict=True)):
@@ -48,7 +48,7 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame
             text(middle, FOOT + ROW, label, font_weight="600"),
             text(middle, FOOT + 2 * ROW, decimal(scores[j])),
             text(middle, FOOT + 3 * ROW, decimal(divided[j]), data_part=f"score-{j}"),
-        ]  # fmt: skip
+        ]
     words = f"dashed line: equal weights, 1/{len(scores)}"
     body.append(text(LEFT, FOOT + 4 * ROW + 4, words, text_anchor="start", fill="muted"))
     named = ", ".join(f"{label} {weight}" for label, weight in zip(labels, shown, strict=True))

@@ -64,7 +64,7 @@ def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
             held = {(queries.start + i, keys.start + j): s for (i, j), s in np.ndenumerate(tile)}
             old, state = state.m, state.update(tile, value[keys, None])
             factors = {queries.start + i: float(np.exp(old[i] - state.m[i]))
-                       for i in np.flatnonzero(np.isfinite(old) & (old < state.m))}  # fmt: skip
+                       for i in np.flatnonzero(np.isfinite(old) & (old < state.m))}
             finished = not part[queries, keys.stop :].any()
             for row in range(queries.stop - queries.start):
                 rows[queries.start + row] = _printed(state, row, finished)
@@ -117,7 +117,7 @@ def _mark(name: str, box: tuple[float, float, float, float]) -> str:
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     if name == "done":
         tick = tag("path", d=f"M{x - 7:g} {y:g}l5 6 10-13", fill="none", stroke="muted",
-                   stroke_width=2)  # fmt: skip
+                   stroke_width=2)
         return rect(*box, "grid", fill_opacity="0.5") + tick
     turned = f"rotate(-90 {number(x)} {number(y)})" if box[2] < 60 else None
     room = max(box[2:]) > 60
@@ -144,7 +144,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
     body: list[str] = []
     hatch = _hatch(masks.causal(len(step.rows), n_keys))
     body.append(tag("path", d=hatch, stroke="muted", stroke_width=0.8, data_part="masked",
-                    opacity=kind == "causal"))  # fmt: skip
+                    opacity=kind == "causal"))
     for (a, b), here in tiles.items():
         done = (a, b) in step.done and step.here != here
         for name, there in (("done", done), ("skip", (a, b) in step.skipped)):
@@ -153,7 +153,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         body.append(rect(*_box(here), stroke="muted"))
     body.append(
         rect(*_box(step.here), stroke="ink", stroke_width=3, data_part="here")
-    )  # fmt: skip
+    )
     for i, j in np.ndindex(len(step.rows), n_keys):
         x, y = LEFT + (j + 0.5) * CELL, TOP + (i + 0.5) * CELL + 5
         shown = decimal(step.held[i, j], 1) if (i, j) in step.held else ""
@@ -171,17 +171,17 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
             rect(*box, shade, rx=2, opacity=there, data_part=f"block-{name}"),
             text(box[0] + box[2] / 2, box[1] + box[3] / 2 + 4.5, name, fill="paper", font_size=13,
                  font_weight="600", opacity=there, data_part=f"letter-{name}"),
-        ]  # fmt: skip
+        ]
     body.append(
         rect(right + 3, top, len(COLUMNS) * COLUMN + 3, tall, "grid", fill_opacity="0.4", rx=4,
              data_part="rows")
-    )  # fmt: skip
+    )
     for i, row in enumerate(step.rows):
         y = TOP + (i + 0.5) * CELL
         body.append(text(LEFT - 6, y + 5, str(i), fill="query", **END))
         told = f"old ℓ and õ × {step.factors[i]:.2f}" if i in step.factors else ""
         body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=13,
-                         **END))  # fmt: skip
+                         **END))
         for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
             look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | END
             body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
@@ -206,7 +206,7 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         tag("path", d=ruled, stroke="muted", stroke_width=0.8),
     ]
     body.append(text(12 + size * pitch, bottom + 25, note, data_part="note", font_weight="600",
-                     **START))  # fmt: skip
+                     **START))
     body += [hit(*_box(tile), f"tile:{n}") for n, tile in enumerate(tiles.values(), start=1)]
     return "".join(body)
 
@@ -255,4 +255,4 @@ def tile_walk(
         TOP + n_queries * CELL + 36,
         columns=("mask", "tile", "query", "keys", *COLUMNS, "factor of the old sums"),
         about="the walk over the tiles",
-    )  # fmt: skip
+    )

@@ -23,7 +23,7 @@ def turning_arrow(
     points = " ".join(f"{number(round(x, 1))},{number(round(y, 1))}" for x, y in corners)
     shaft = tag("line", x1=centre[0], y1=centre[1], x2=round(foot[0], 1), y2=round(foot[1], 1),
                 stroke=name, stroke_width=2.5, stroke_dasharray=dash or None,
-                data_part=f"{part}-shaft")  # fmt: skip
+                data_part=f"{part}-shaft")
     return shaft + tag("polygon", points=points, fill=name, data_part=f"{part}-tip")
 
 
@@ -37,7 +37,7 @@ def past_tip(centre: Point, vector: Array, unit: float, beyond: float) -> Point:
 def name_at_tip(centre: Point, vector: Array, unit: float, name: str, fill: str) -> str:
     """Return the name of a vector, beyond its tip."""
     return text(*past_tip(centre, vector, unit, 10), name, fill=fill, font_weight="600",
-                data_part=f"{name}-name")  # fmt: skip
+                data_part=f"{name}-name")
 
 
 def axes_of_plane(centre: Point, reach: float) -> str:

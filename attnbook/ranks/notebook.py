@@ -52,7 +52,7 @@ class _Pickler(pickle.Pickler):
             name = value.__name__
             raise TypeError(f"{name} must use no variable of a function around it; got {around}")
         uses = {name: value.__globals__[name] for name in _globals_of(value.__code__)
-                if name in value.__globals__}  # fmt: skip
+                if name in value.__globals__}
         made = marshal.dumps(value.__code__), value.__defaults__, value.__kwdefaults__
         # What it uses comes after it, because functions can use each other.
         return _made, made, uses, None, None, _update

@@ -51,7 +51,7 @@ from attnlib.torch_ring._threads import operator
 __all__ = [
     "Span", "layout", "ring_attention", "scaled_dot_product_attention",
     "scaled_dot_product_attention_with_lse", "shard", "unshard",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -88,7 +88,7 @@ def _pass_forward(
 def _pass_backward(
     link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: OptTensor, o: Tensor,
     d_o: Tensor, m: Tensor, ell: Tensor, d_lse: Tensor, mask_needed: bool = False,
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """Return the gradients of one device's query, key and value, and of its mask if needed.
 
     Those of half precision are added up in float32.
@@ -110,7 +110,7 @@ def _pass_backward(
                 m[..., rows], ell[..., rows], not_computed(query), d_o[..., rows, :],
                 d_lse[..., rows], [True, True, True, mask_needed], band.numbers(), plan.scale,
                 plan.group, OWN_TILES,
-            )  # fmt: skip
+            )
             d_query[..., rows, :] += dq
             d_key[..., columns, :] += dk
             d_value[..., columns, :] += dv
@@ -139,25 +139,25 @@ def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
     group: Group = None, with_lse: Literal[False] = False,
-) -> Tensor: ...  # fmt: skip
+) -> Tensor: ...
 @overload
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
     group: Group = None, with_lse: Literal[True],
-) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
     group: Group = None, with_lse: bool,
-) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]: ...
 @as_autocast_does
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
     group: Group = None, with_lse: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return this rank's shard of the attention output; every rank of the group calls it.
 
     A rank gives its shards of query, key and value, as `layout(n_tokens, size, balance)` deals
@@ -266,7 +266,7 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     n_devices: int = 2, balance: str = "zigzag",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return the attention output, computed by a ring of `n_devices` threads in this process.
 
     O = softmax(scale · Q Kᵀ + mask) V. Queries and keys are dealt out to the threads as `layout`
@@ -309,7 +309,7 @@ def scaled_dot_product_attention_with_lse(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
     n_devices: int = 2, balance: str = "zigzag",
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options, n_devices, balance)

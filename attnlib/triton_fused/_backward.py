@@ -104,7 +104,7 @@ class KeySums(NamedTuple):
 def compute_d(
     output, lost, d_output, d_lse, D, n_heads, n_queries,
     E_V: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_Q: tl.constexpr,
-):  # fmt: skip
+):
     """Compute D = rowsum(dO ∘ O) - dL, which every tile of a row needs."""
     batch, head, _, block = owned(n_heads, n_queries, 1, BLOCK_Q, False)
     rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
@@ -150,7 +150,7 @@ def softmax_backward(weights, d_weights, D, scores, MASK: tl.constexpr, WHOLE: t
 def gather_query(
     d_q, own, inputs, scales, sizes, start, end, CHOICES: tl.constexpr, BLOCK_K: tl.constexpr,
     WHOLE: tl.constexpr,
-):  # fmt: skip
+):
     """Return d_q after dS K of the keys from `start` to `end` was added."""
     for first in tl.range(start, end, BLOCK_K):
         keys = first + tl.arange(0, BLOCK_K)
@@ -160,7 +160,7 @@ def gather_query(
         scores = scores_of(
             own.q, k, own.rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end,
             CHOICES, WHOLE,
-        )  # fmt: skip
+        )
         m, log2_ell, D = own.numbers
         weights = tl.exp2((scores - m[:, None]) * scales.unit - log2_ell[:, None])
         d_weights = product(own.d_o, tl.trans(v), None, CHOICES.WIDE)
@@ -174,7 +174,7 @@ def gather_query(
 def query_backward(
     inputs, d_output, numbers, gradients, scale, sizes, case,
     CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
+):
     """Compute dQ of a block of queries. The walk over the keys is that of the forward."""
     n_queries = sizes.n_queries
     scales = scales_of(scale, CHOICES)
@@ -197,7 +197,7 @@ def query_backward(
     if CHOICES.HAS_LOW:
         d_q = gather_query(
             d_q, own, inputs, scales, sizes, start, tl.minimum(whole, end), CHOICES, BLOCK_K, False
-        )  # fmt: skip
+        )
     d_q = gather_query(d_q, own, inputs, scales, sizes, whole, rest, CHOICES, BLOCK_K, True)
     d_q = gather_query(d_q, own, inputs, scales, sizes, rest, end, CHOICES, BLOCK_K, False)
     d_query = head_of(gradients.query, batch, head)
@@ -209,7 +209,7 @@ def query_backward(
 def gather_keys(
     sums, own, stream, scales, sizes, start, end, CHOICES: tl.constexpr, WANTED: tl.constexpr,
     BLOCK_Q: tl.constexpr, WHOLE_Q: tl.constexpr, WHOLE: tl.constexpr,
-):  # fmt: skip
+):
     """Return the sums after dSᵀ Q and Pᵀ dO of the queries from `start` to `end` were added.
 
     The tile is transposed, with a row for each key: so the weights leave one product and enter the
@@ -226,7 +226,7 @@ def gather_keys(
         scores = scores_of(
             own.k, q, rows[None, :], own.keys[:, None], inputs.mask, scales.scale, sizes,
             sizes.n_keys, CHOICES, WHOLE,
-        )  # fmt: skip
+        )
         weights = tl.exp2((scores - m[None, :]) * scales.unit - log2_ell[None, :])
         if WANTED.by_value:
             d_v = product(narrow(weights, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
@@ -250,7 +250,7 @@ def keys_backward(
     inputs, d_output, numbers, gradients, scale, sizes, case, CHOICES: tl.constexpr,
     WANTED: tl.constexpr, MEMBERS: tl.constexpr, WHOLE_Q: tl.constexpr, BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
-):  # fmt: skip
+):
     """Compute dK and dV of a block of keys, summed over query heads that share it.
 
     MEMBERS: so many query heads, of the GROUP that shares a key head. Where they are fewer, there
@@ -288,15 +288,15 @@ def keys_backward(
         )
         sums = gather_keys(
             sums, own, stream, scales, sizes, start, whole, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, False
-        )  # fmt: skip
+        )
         sums = gather_keys(
             sums, own, stream, scales, sizes, whole, rest, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, True
-        )  # fmt: skip
+        )
         if CHOICES.HAS_LOW:
             sums = gather_keys(
                 sums, own, stream, scales, sizes, rest, end, CHOICES, WANTED, BLOCK_Q, WHOLE_Q,
                 False,
-            )  # fmt: skip
+            )
     d_k, d_v = sums
     if WANTED.by_key:
         d_key = head_of(gradients.key, batch, share)

@@ -60,7 +60,7 @@ class State(NamedTuple):
 def fold(
     state, q, rows, inputs, scales, headroom, sizes, start, end, CHOICES: tl.constexpr,
     BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
-):  # fmt: skip
+):
     """Return the state after the keys from `start` to `end`: the loop of chapter 12."""
     m, ell, o = state
     for first in tl.range(start, end, BLOCK_K):
@@ -70,7 +70,7 @@ def fold(
         scores = scores_of(
             q, k, rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end, CHOICES,
             WHOLE,
-        )  # fmt: skip
+        )
         m_new = tl.maximum(m, tl.max(scores, 1))
         shift = tl.where(m_new == -INFINITY, 0.0, m_new)  # -∞ - (-∞) is NaN
         rescale = tl.exp2((m - shift) * scales.unit)
@@ -87,7 +87,7 @@ def fold(
 def forward(
     inputs, results, headroom, scale, sizes, case,
     CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
+):
     """Attend: a block of queries, all keys that they may see.
 
     What is lost when the output is rounded is stored too, if there is memory for it: the backward
@@ -116,13 +116,13 @@ def forward(
         state = fold(
             state, q, rows, inputs, scales, room, sizes, start, tl.minimum(whole, end), CHOICES,
             BLOCK_K, False,
-        )  # fmt: skip
+        )
     state = fold(
         state, q, rows, inputs, scales, room, sizes, whole, rest, CHOICES, BLOCK_K, True
-    )  # fmt: skip
+    )
     state = fold(
         state, q, rows, inputs, scales, room, sizes, rest, end, CHOICES, BLOCK_K, False
-    )  # fmt: skip
+    )
 
     m, ell, o = state
     empty = ell == 0

@@ -42,7 +42,7 @@ class Shared(NamedTuple):
 def mask_backward(
     inputs, d_output, numbers, d_mask, n_batches, scale, sizes, case, CHOICES: tl.constexpr,
     SHARED: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
+):
     """Compute the gradient of a block of the mask: dS, summed along what is shared."""
     scales = scales_of(scale, CHOICES)
     n_queries, n_keys = sizes.n_queries, sizes.n_keys
@@ -84,7 +84,7 @@ def mask_backward(
                 scores = scores_of(
                     q, k, rows[:, None], keys[None, :], here.mask, scales.scale, sizes, end,
                     CHOICES, False,
-                )  # fmt: skip
+                )
                 weights = tl.exp2((scores - m[:, None]) * scales.unit - log2_ell[:, None])
                 d_weights = product(d_o, tl.trans(v), None, CHOICES.WIDE)
                 d_m += softmax_backward(weights, d_weights, D[:, None], scores, CHOICES.MASK, False)

@@ -140,7 +140,7 @@ def first_row(batch, head, n_heads, n_queries):
 @helper
 def key_span(
     first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr
-):  # fmt: skip
+):
     """Return where the keys of the block of queries from `first` on begin and end.
 
     Returns:
@@ -167,7 +167,7 @@ def key_span(
 @helper
 def query_span(
     first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr
-):  # fmt: skip
+):
     """Return where the queries of the block of keys from `first` on begin and end.
 
     Returns:
@@ -202,7 +202,7 @@ def offsets(rows, columns, strides):
 @helper
 def load(
     view, rows, inside, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr
-):  # fmt: skip
+):
     """Return a tile: these rows, all WIDTH columns, padded with zeros to BLOCK columns.
 
     Rows that are not `inside` are not read, and zero. None says that all are, so that no row is
@@ -261,7 +261,7 @@ def scales_of(scale, CHOICES: tl.constexpr):
 @helper
 def scores_of(
     left, right, i, j, mask, scale, sizes, end, CHOICES: tl.constexpr, WHOLE: tl.constexpr
-):  # fmt: skip
+):
     """Return left · rightᵀ after the mask, -∞ where query i does not see key j.
 
     i and j broadcast to the tile, a column and a row or a row and a column. There is no key from

@@ -35,7 +35,7 @@ from attnlib.triton_fused.tuning import (
 __all__ = [
     "INTERPRETED", "Band", "Kept", "Operands", "Results", "Upstream", "Wanted", "arguments",
     "attend", "differentiate",
-]  # fmt: skip
+]
 
 DTYPES = {
     torch.float16: tl.float16,
@@ -92,7 +92,7 @@ def _view(x: OptTensor) -> View | None:
 def arguments(
     q: Tensor, k: Tensor, v: Tensor, mask: OptTensor, wide: torch.dtype, scale: float, band: Band,
     group: int, keeps: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what the three kernels have in common."""
     batch, n_heads, n_queries, width = q.shape
     n_keys, width_v = v.shape[2:]
@@ -120,7 +120,7 @@ def arguments(
             band.left is not None, band.right is not None,
             DTYPES[q.dtype if in_float32 else wide], DTYPES[wide],
         ),
-    }  # fmt: skip
+    }
 
 
 def _level_all(operands: Operands, batch: Sequence[int]) -> list[OptTensor]:
@@ -140,7 +140,7 @@ def attend(operands: Operands, results: Results) -> None:
         *_level_all(operands, batch),
         _level(output, batch), _level(lost, batch) if lost.numel() else None,
         *(_level(x[..., None], batch) for x in (lse, m, log2_ell)),
-    ]  # fmt: skip
+    ]
     start, end = band.span(slice(0, operands.query.shape[-2]), operands.key.shape[-2])
     value, headroom = operands.value[..., start:end, :], None
     # float16 is added up in float32, with room enough. For others a number may be subtracted from
@@ -154,7 +154,7 @@ def attend(operands: Operands, results: Results) -> None:
                 q.shape[0] * q.shape[1],
                 **arguments(q, k, v, mask, lse.dtype, scale, band, group, rounding is not None),
                 results=Outputs(_view(o), _view(rounding), *sums), headroom=headroom,
-            )  # fmt: skip
+            )
 
 
 def differentiate(
@@ -192,7 +192,7 @@ def differentiate(
         *level, _level(kept.output, batch),
         _level(kept.lost, batch) if kept.lost.numel() else None, _level(upstream.output, batch),
         *(_level(x[..., None], batch) for x in row_wise), *gradients, level_d_mask,
-    ]  # fmt: skip
+    ]
     with _ready(query.device):
         for q, k, v, mask, o, lost, d_o, *rows, d_q, d_k, d_v, d_m in _walk(levelled):
             m, log2_ell, d_lse, D = rows
@@ -202,7 +202,7 @@ def differentiate(
             compute_d[(heads * -(-n_queries // rows_each),)](
                 _view(o), _view(lost), _view(d_o), d_lse, D, n_heads, n_queries,
                 v.shape[3], _padded(v.shape[3]), rows_each, enable_fp_fusion=True,
-            )  # fmt: skip
+            )
             common = arguments(q, k, v, mask, wide, scale, band, group, lost is not None)
             common |= {"d_output": _view(d_o), "numbers": Rows(m, log2_ell, D)}
             if d_q is not None and not scatters:
@@ -212,7 +212,7 @@ def differentiate(
                 KEYS_BACKWARD(
                     heads // members, **common, gradients=written, WANTED=wanted, MEMBERS=members,
                     WHOLE_Q=n_queries % 128 == 0,
-                )  # fmt: skip
+                )
             if d_m is not None:
                 _differentiate_mask(d_m, heads, common)
     if members < group:

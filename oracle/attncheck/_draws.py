@@ -58,7 +58,7 @@ def inputs(setting: Setting, query: Array, key: Array, value: Array) -> dict[str
 def qkv(
     setting: Setting, query: Axes = (B, H, L, E), key: Axes = (B, H, S, E),
     value: Axes | None = None,
-) -> dict[str, Given]:  # fmt: skip
+) -> dict[str, Given]:
     """Return query, key and value of these shapes; the value's last axis has its own length."""
     value = (*key[:-1], E_V) if value is None else value
     return inputs(setting, *setting.drawn(query, key, setting.value(value)))
@@ -67,7 +67,7 @@ def qkv(
 def shaped(
     query: Axes = (B, H, L, E), key: Axes = (B, H, S, E), value: Axes | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> Draw:  # fmt: skip
+) -> Draw:
     """Return the function that draws a call of these shapes, with these options."""
     return lambda setting: Call(qkv(setting, query, key, value), dict(options))
 
@@ -83,7 +83,7 @@ def heads(
 def with_mask(
     mask: Mask, mask_dtype: str = "", query: Axes = (B, H, L, E), key: Axes = (B, H, S, E),
     value: Axes | None = None, options: Mapping[str, Any] = MappingProxyType({}),
-) -> Draw:  # fmt: skip
+) -> Draw:
     """Return the function that draws a call with this mask, of the inputs' dtype or of its own."""
 
     def draw(setting: Setting) -> Call:

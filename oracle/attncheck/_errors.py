@@ -32,7 +32,7 @@ SHAPES: dict[str, tuple[Shapes, Shapes]] = {
     "a query of rank 1": (((E,), (S, E), (S, E_V)), WITHOUT_BATCH),
     "a key of rank 1": (((L, E), (E,), (S, E_V)), WITHOUT_BATCH),
     "a value of rank 1": (((L, E), (S, E), (S,)), WITHOUT_BATCH),
-}  # fmt: skip
+}
 GROUPS: dict[str, Shapes] = {
     "4 key heads for 6 query heads": ((6, L, E), (4, S, E), (4, S, E)),
     "other numbers of heads in key and value": ((6, L, E), (3, S, E), (2, S, E)),
@@ -76,7 +76,7 @@ def errors() -> Iterator[Case]:
 def _refused(
     name: str, draw: DrawGiven, neighbour: DrawGiven, *needs: str,
     options: dict[str, Any] | None = None, right: dict[str, Any] | None = None,
-) -> Case:  # fmt: skip
+) -> Case:
     def both(setting: Setting) -> Call:
         accepted = Call(neighbour(setting), right or {})
         return Call(draw(setting), options or {}, neighbour=accepted)

@@ -17,7 +17,7 @@ from attncheck._types import HALF, Array, Shape
 
 MASK_SHAPES: list[Shape] = [
     (S,), (1, S), (L, 1), (L, S), (H, L, S), (B, 1, 1, S), (B, 1, L, S), (B, H, L, S), (1, 1, 1, 1),
-]  # fmt: skip
+]
 WINDOWS = [(0, 0), (2, 1), (None, 1), (3, None), (None, None), (20, 20), (1, 0), (70, 3)]
 BOTTOM_RIGHT = {"causal_align": "bottom-right"}
 

@@ -116,7 +116,7 @@ class Drawn:
         needs = ("causal",) * bool(self.causal) + ("masks",) * bool(self.mask)
         needs += ("empty",) * (self.causal == "bottomright" and self.L > self.S)
         return _Searched(topic, self.words, self.draw, needs, dtype=dtype, head_dims=head_dims,
-                         seed=seed)  # fmt: skip
+                         seed=seed)
 
     def smaller(self) -> Iterator[Drawn]:
         """Yield calls that are a step simpler."""

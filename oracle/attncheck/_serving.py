@@ -112,7 +112,7 @@ def documents() -> Iterator[Case]:
     yield Case(
         "documents", "6 query heads, 2 key heads",
         packed(few, CAUSAL | {"enable_gqa": True}, 6, 2), ("groups", "causal"),
-    )  # fmt: skip
+    )
     draw = with_upstream(packed(few, CAUSAL))
     yield Case("documents", "gradients", draw, ("causal", "gradients"), kinds=("torch",))
     draw = with_upstream(packed(TEXTS, {}))
@@ -162,7 +162,7 @@ def pages() -> Iterator[Case]:
 def paged(
     n_queries: int, filled: tuple[float, ...], options: dict[str, Any] | None = None,
     n_heads: int = H, n_key_heads: int = H, *, plus: int = 0, shared: bool = False,
-) -> Draw:  # fmt: skip
+) -> Draw:
     """Return what draws queries beside keys in pages, as many pages as `filled` says.
 
     The pages of a sequence are in no order, and NaN stands behind its length and in free pages.
@@ -197,7 +197,7 @@ def sinks() -> Iterator[Case]:
         "some sinks": (0.3, -1.2, 2.0), "sinks of 0": (0.0, 0.0, 0.0),
         "sinks of -∞ change nothing": (-np.inf,) * 3,
         "a sink far above the scores takes all weight": (300.0, 1.0, 300.0),
-    }  # fmt: skip
+    }
     some = numbers["some sinks"]
     yield Case("sinks", "a batch of heads", _with_sinks(shaped(), some))
     # A batch of 1, so that a kernel for one sequence is asked too.

@@ -74,7 +74,7 @@ class TorchBackend(Backend):
     def gradients(
         self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
         wanted: tuple[str, ...],
-    ) -> dict[str, torch.Tensor]:  # fmt: skip
+    ) -> dict[str, torch.Tensor]:
         """Return the gradients that a kernel gives for a gradient of its output."""
         leaves = [own[name].requires_grad_() for name in wanted]
         found = torch.autograd.grad(attention(**own), leaves, upstream)

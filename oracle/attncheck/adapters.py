@@ -104,17 +104,17 @@ def _flashinfer() -> Kernel:
         query: Any, key: Any, value: Any, *, is_causal: bool = False, window: Any = None,
         sm_scale: float | None = None, logits_soft_cap: float | None = None,
         return_lse: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         left, right = _ends(window)
         return library.single_prefill_with_kv_cache(
             query, key, value, causal=is_causal or right == 0, window_left=left,
             sm_scale=sm_scale, logits_soft_cap=logits_soft_cap, return_lse=return_lse,
-        )  # fmt: skip
+        )
 
     def pages(
         query: Any, key: Any, value: Any, *, block_table: Any, cache_seqlens: Any,
         is_causal: bool = False, window: Any = None, **named: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         (n_queries, n_heads, features), (page, n_key_heads) = query.shape[1:], key.shape[1:3]
         used = (cache_seqlens + page - 1) // page
         ends = torch.nn.functional.pad(used.cumsum(0, dtype=torch.int32), (1, 0))
@@ -129,7 +129,7 @@ def _flashinfer() -> Kernel:
             ends, block_table[slots < used[:, None]], (cache_seqlens - 1) % page + 1,
             n_heads, n_key_heads, features, page, window_left=_ends(window)[0],
             q_data_type=query.dtype, **several, **named,
-        )  # fmt: skip
+        )
         return wrapper.run(query.flatten(0, 1), (key, value)).unflatten(0, (-1, n_queries))
 
     def merge(outputs: list[Any], lses: list[Any]) -> Any:
@@ -171,7 +171,7 @@ def _torch_varlen() -> Kernel:
     def texts(
         query: Any, key: Any, value: Any, *, is_causal: bool = False, window: Any = None,
         return_lse: bool = False, **named: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         left, right = _ends(window)
         aux = varlen.AuxRequest(lse=True) if return_lse else None
         size = left, 0 if is_causal else right
@@ -180,14 +180,14 @@ def _torch_varlen() -> Kernel:
     def attention(
         query: Any, key: Any, value: Any, *, is_causal: bool = False, window: Any = None,
         scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         rows = query.shape[:2]
         places = {"cu_seq_q": starts(query), "cu_seq_k": starts(key)}
         found = texts(
             *(x.flatten(0, 1) for x in (query, key, value)), **places, max_q=query.shape[1],
             max_k=key.shape[1], is_causal=is_causal, window=window, scale=scale,
             enable_gqa=enable_gqa, return_lse=return_lse,
-        )  # fmt: skip
+        )
         if return_lse:
             return found[0].unflatten(0, rows), found[1].unflatten(1, rows)
         return found.unflatten(0, rows)
@@ -200,7 +200,7 @@ def _torch_varlen() -> Kernel:
             query.flatten(0, 1), key, value, cu_seq_q=starts(query), cu_seq_k=ends,
             max_q=query.shape[1], max_k=int(seqused_k.max()), seqused_k=seqused_k,
             block_table=block_table, **named,
-        )  # fmt: skip
+        )
         return found.unflatten(0, query.shape[:2])
 
     places, longest = ("cu_seq_q", "cu_seq_k"), ("max_q", "max_k")
@@ -236,7 +236,7 @@ def _xformers() -> Kernel:
     def attention(
         query: Any, key: Any, value: Any, *, attn_mask: Any = None, is_causal: bool = False,
         causal_align: str = "top-left", scale: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         bias, n_keys = None, key.shape[1]
         if attn_mask is not None and is_causal:
             raise TypeError("attn_bias is a tensor or a causal mask; got both")
@@ -252,7 +252,7 @@ def _xformers() -> Kernel:
     def texts(
         query: Any, key: Any, value: Any, *, cu_seqlens_q: Any, cu_seqlens_k: Any,
         is_causal: bool = False, causal_align: str = "top-left", scale: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         lengths = [starts.diff().tolist() for starts in (cu_seqlens_q, cu_seqlens_k)]
         bias = biases.BlockDiagonalMask.from_seqlens(*lengths, device=query.device)
         if is_causal and causal_align == "top-left":

@@ -50,7 +50,7 @@ class Adapter:
         return Kernel(
             function, gradients=self.gradients, lse=lse, sinks=sinks, softcap=softcap,
             not_claimed=self.without,
-        )  # fmt: skip
+        )
 
 
 def claim(condition: object, reason: str) -> None:

@@ -145,7 +145,7 @@ def allowed_keys(i: Tensor, j: Tensor, mask: Tensor | None, options: Options, fa
 def attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, fault: str = "", *,
     softcap: float | None = None, sinks: Tensor | None = None, first: int | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Return the output and the log-sum-exp of attention to one tile of keys after the other.
 
     `first` is the position of the first query among the keys, where the options do not say it.
@@ -301,7 +301,7 @@ def over_texts(attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *sta
 def over_pages(
     attend: Callable[..., Any], q: Tensor, key_pages: Tensor, value_pages: Tensor, table: Any,
     lengths: Any,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return attention to keys in pages; queries are (B, H, S, D), pages (n_pages, page, H, D)."""
     outputs = []
     for row, pages, length in zip(q, table, lengths, strict=True):
@@ -320,7 +320,7 @@ def torch_like(fault: str = "") -> Kernel:
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
         dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
         enable_gqa: bool = False, causal_align: str = "top-left", window: Any = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         options = Options(attn_mask, is_causal, scale, enable_gqa, causal_align, window)
         return attend(query, key, value, options, fault)[0]
 
@@ -340,7 +340,7 @@ def flash_like(fault: str = "") -> Kernel:
     def with_lse(
         q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None,
         window_size: tuple[int, int] = (-1, -1),
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:
         require(q.ndim == k.ndim == v.ndim == 4, "there are 4 axes (B, S, H, D)", q)
         own = options(q, k, causal, softmax_scale, window_size, 2)
         output, lse = attend(*(x.transpose(1, 2) for x in (q, k, v)), own, fault)
@@ -350,7 +350,7 @@ def flash_like(fault: str = "") -> Kernel:
         q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
         max_seqlen_q: int, max_seqlen_k: int, causal: bool = False,
         window_size: tuple[int, int] = (-1, -1),
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         own = options(q, k, causal, None, window_size, 1)
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))
         if fault == "packed texts see each other":
@@ -367,7 +367,7 @@ def flash_like(fault: str = "") -> Kernel:
     def of_pages(
         q: Tensor, key_pages: Tensor, value_pages: Tensor, block_table: Tensor,
         cache_seqlens: Tensor, causal: bool = False, window_size: tuple[int, int] = (-1, -1),
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         own = options(q, key_pages, causal, None, window_size, 2)
         page, lengths = key_pages.shape[1], cache_seqlens
         if fault == "what stands behind the length is read":
@@ -405,7 +405,7 @@ def sixteens_like(fault: str = "") -> Kernel:
     def with_lse(
         q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False,
         sm_scale: float | None = None, enable_gqa: bool = False,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:
         require(q.shape[-1] % 16 == 0 == v.shape[-1] % 16, "multiples of 16", q)
         require(q.ndim == 4, "there are 4 axes (B, H, S, D)", q)
         own = Options(bias, causal, sm_scale, enable_gqa)
@@ -457,7 +457,7 @@ def onnx_like(fault: str = "") -> Kernel:
     def attention(
         Q: Tensor, K: Tensor, V: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
         scale: float | None = None, softcap: float | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         require(Q.ndim == K.ndim == V.ndim == 4, "there are 4 axes (B, H, S, D)", Q)
         window = (None, 0) if is_causal else None
         groups = Q.shape[1] != K.shape[1]
@@ -549,7 +549,7 @@ FAULTS = {
     "sums are kept in half precision": Fault(torch_like, "dtypes", "half precision"),
     "the scale is 1/d": Fault(torch_like, "values", "no scale"),
     "zeros that an absolute tolerance accepts": Fault(torch_like, "values", "zeros"),
-}  # fmt: skip
+}
 
 # Plainer mistakes of a kernel like torch's, with the topic that must notice each.
 MISTAKES = {

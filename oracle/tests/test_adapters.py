@@ -69,7 +69,7 @@ def flash_attn(fault: str = "") -> dict[str, Any]:
     def flash_attn_func(
         q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
         softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
-    ):  # fmt: skip
+    ):
         heads = [x.transpose(1, 2) for x in (q, k, v)]
         own = by_position(causal, window_size, align)
         out, lse = one(*heads, softmax_scale, softcap, **own)
@@ -80,7 +80,7 @@ def flash_attn(fault: str = "") -> dict[str, Any]:
         q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
         softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
         deterministic=False, return_attn_probs=False, block_table=None,
-    ):  # fmt: skip
+    ):
         for starts, longest in ((cu_seqlens_q, max_seqlen_q), (cu_seqlens_k, max_seqlen_k)):
             assert starts.dtype == torch.int32
             assert int(starts.diff().max()) == longest
@@ -96,14 +96,14 @@ def flash_attn(fault: str = "") -> dict[str, Any]:
         cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None,
         causal=False, window_size=(-1, -1), softcap=0.0, rotary_interleaved=True,
         alibi_slopes=None, num_splits=0, return_softmax_lse=False,
-    ):  # fmt: skip
+    ):
         assert cache_seqlens.dtype == block_table.dtype == torch.int32
         assert k_cache.shape[1] % 256 == 0
         own = by_position(causal, window_size, align)
         return over_pages(
             lambda *a: one(*a, softmax_scale, softcap, **own),
             q.transpose(1, 2), k_cache, v_cache, block_table, cache_seqlens,
-        ).transpose(1, 2).contiguous()  # fmt: skip
+        ).transpose(1, 2).contiguous()
 
     functions = (flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache)
     return {"flash_attn": {own.__name__: own for own in functions}}
@@ -132,7 +132,7 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
         use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
         rope_scale=None, rope_theta=None, backend="auto", return_lse=False, kv_cache_sf=None,
         k_scale=None, v_scale=None,
-    ):  # fmt: skip
+    ):
         heads = [x.transpose(0, 1) for x in (q, k, v)]
         out, lse = one(*heads, sm_scale, causal, window_left, logits_soft_cap)
         out, lse = (x.transpose(0, 1).contiguous() for x in (out, lse))
@@ -143,14 +143,14 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
             self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False,
             use_tensor_cores=False, paged_kv_indptr_buffer=None, paged_kv_indices_buffer=None,
             paged_kv_last_page_len_buffer=None, backend="auto", jit_args=None,
-        ):  # fmt: skip
+        ):
             self.use_tensor_cores = use_tensor_cores
 
         def plan(
             self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size,
             *, window_left=-1, logits_soft_cap=None, q_data_type="float16", sm_scale=None,
             q_len_per_req=1,
-        ):  # fmt: skip
+        ):
             assert indptr.dtype == indices.dtype == last_page_len.dtype == torch.int32
             assert 1 <= int(last_page_len.min()) <= int(last_page_len.max()) <= page_size
             assert len(indices) == int(indptr[-1])
@@ -170,7 +170,7 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
             out = over_pages(
                 lambda *a: one(*a, own.sm_scale, causal, own.window_left, own.logits_soft_cap),
                 rows, k_cache, v_cache, table, lengths,
-            )  # fmt: skip
+            )
             return out.transpose(1, 2).flatten(0, 1)
 
     def merge_states(v, s):
@@ -195,7 +195,7 @@ def torch_varlen(fault: str = "") -> dict[str, Any]:
     def varlen_attn(
         query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
         window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None,
-    ):  # fmt: skip
+    ):
         in_half(query, key, value)
         if cu_seq_q.shape != cu_seq_k.shape:
             raise RuntimeError("cu_seqlens_k must have shape (batch_size + 1)")
@@ -311,7 +311,7 @@ def xformers(fault: str = "") -> dict[str, Any]:
 STAND_INS: dict[str, Callable[..., dict[str, Any]]] = {
     "flash_attn": flash_attn, "flashinfer": flashinfer,
     "torch_varlen": torch_varlen, "xformers": xformers,
-}  # fmt: skip
+}
 
 
 @pytest.fixture

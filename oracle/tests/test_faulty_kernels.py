@@ -163,7 +163,7 @@ def of_torch() -> Iterator[Asked]:
 def by_onnx(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None, is_causal: bool = False,
     scale: float | None = None, softcap: float | None = None, window: Any = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return attention by the formula that ONNX documents for its operator Attention."""
     key, value = (np.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
     scores = (query @ key.mT) * np.float32(scale or query.shape[-1] ** -0.5)
@@ -196,7 +196,7 @@ def of_onnx() -> Iterator[Asked]:
         heads: int = 3, n_values: int = 8, n_keys: int = 6, mask: Array | None = None,
         shape: tuple[int, int, int] = (2, 4, 8), layout: Any = None, dtype: str = "float32",
         **options: Any,
-    ) -> Asked:  # fmt: skip
+    ) -> Asked:
         batch, n_queries, features = shape
         key_heads = {9: 3, 4: 2}.get(heads, heads)
         arrays = {

@@ -240,7 +240,7 @@ def test_the_faults_of_torchs_own_kernel(asked: set[str]) -> None:
     assert "expected nan, got 0" in found[name]
     for name in (
         "the value is shorter than the key", "the value is longer than the key", "scale=nan",
-    ):  # fmt: skip
+    ):
         assert "but the call returned: Tensor" in found[name]
     assert {"causal", "numbers", "gradients", "errors"} & asked <= topics(report)
     assert not {"values", "groups", "empty", "layouts", "dtypes"} & topics(report)
@@ -374,7 +374,7 @@ def test_as_a_command_numpy_alone_is_needed_for_arrays(tmp_path: Path) -> None:
     done = subprocess.run(
         [*command, "--only", "values"], capture_output=True, text=True, cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(PACKAGES)},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")  # no bar where nobody looks
     assert done.stdout.endswith("set()\n") and "values" in done.stdout
 

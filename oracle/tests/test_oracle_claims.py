@@ -215,7 +215,7 @@ def test_what_is_searched_is_told_by_its_id() -> None:
             str(rng.choice(["", "topleft", "bottomright"])), int(rng.choice([-1, 0, 3])),
             str(rng.choice(["", "transposed", "readonly"])), float(rng.choice([0, 0.25, 2])),
             bool(rng.integers(2)),
-        )  # fmt: skip
+        )
         masked = drawn if drawn.mask else replace(drawn, axes="11LS")
         assert Drawn.of(drawn.words) == masked
         case = drawn.case("float16", (64, 32), 5)
@@ -344,7 +344,7 @@ def test_the_plugin_asks_one_test_a_case_in_a_shell(folder: Path) -> None:
     done = subprocess.run(
         command, cwd=folder, env=os.environ | ALONE | {"PYTHONPATH": paths}, capture_output=True,
         text=True, timeout=300,
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert "FAILED own_kernels:blind::causal[scale-2-float32-d13]" in done.stdout
 

@@ -71,7 +71,7 @@ def test_a_crash_and_a_hang_cost_one_case_each(
     assert [line["case"] for line in found] == list(range(len(ALL)))
     assert Counter(line["verdict"] for line in found if line["words"] != "made up") == {
         PASSED: 45, FAILED: 2, NOT_CLAIMED: 7,
-    }  # fmt: skip
+    }
     failed = {ALL[line["case"]].name: line["words"] for line in found if line["verdict"] == FAILED}
     assert failed == {
         "queries: 17, keys: 7": "the process ended with SIGKILL",

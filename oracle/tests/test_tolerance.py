@@ -47,7 +47,7 @@ def test_half_precision_may_be_twice_as_wrong_as_torch(dtype: str) -> None:
         (TRUTH + np.array([0, 0.5, np.nan]), TRUTH, FLOAT64,
          r"entry \(1,\): expected -2, got -1.5; the error 0.5"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(got: Any, truth: Any, how: dict[str, Any], said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         assert_close(got, truth, **how)

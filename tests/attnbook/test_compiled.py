@@ -83,7 +83,7 @@ def test_loops_are_the_innermost_ones_that_compute() -> None:
 def test_logarithms_are_no_exponentials() -> None:
     assert [kind(name) for name in ("MUFU.EX2", "MUFU.LG2", "STSM.16", "STS")] == [
         "exponentials", "other", "shared memory", "shared memory",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_gpu_is_there_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

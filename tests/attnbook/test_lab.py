@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "autograd goes through the loop": ("recompute", OWN, LOOP),
     "tiles stay in ctx": ("recompute", KEPT, KEPT + KEPT_TILES),
-}  # fmt: skip
+}
 
 
 def along_the_queries(

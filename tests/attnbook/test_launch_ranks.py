@@ -143,7 +143,7 @@ def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
         (lambda: run(max, 2, limit=0), ValueError, "limit must be positive and finite; got 0"),
         (lambda: run(max, 2, limit=math.nan), ValueError, "limit must be positive and finite; got"),
     ],
-)  # fmt: skip
+)
 def test_an_error_says_what_came(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -226,7 +226,7 @@ def test_permuted_rows_keep_their_numbers_until_positions_are_added() -> None:
             first.append({
                 name: {at: minus(f"{v:.2f}") for at, v in np.ndenumerate(table)}
                 for name, table in (("w", weights), ("o", output))
-            })  # fmt: skip
+            })
 
         def place(name: str, axis: int, parts: drawings.Parts = parts) -> float:
             return float(parts[name]["transform"][len("translate(") : -1].split()[axis])
@@ -458,7 +458,7 @@ def test_online_row_piles_up_the_sums_and_shrinks_them_where_the_line_rises() ->
     for n, m, parts, row in zip(in_sums, largest, frames(drawing), drawing.table[1:], strict=True):
         e = np.exp(s[:n] - m)
         assert np.allclose([number(cell) for cell in row[3:]], [m, e.sum(), e @ v[:n],
-                           e @ v[:n] / e.sum()], atol=0.0051)  # fmt: skip
+                           e @ v[:n] / e.sum()], atol=0.0051)
         rises = "rises" in drawing.labels[len(piles)]  # the sums of the line before stand there too
         e_was = np.exp(s[:n] - largest[len(piles) - 1])
         was = [f"{e_was.sum():.2f} → ", f"{e_was @ v[:n]:.2f} → "] if rises else ["", ""]

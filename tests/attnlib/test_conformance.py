@@ -34,7 +34,7 @@ def test_the_signature_is_the_one_of_torch(form: Implementation) -> None:
         parameters = inspect.signature(function).parameters
         assert list(parameters)[:8] == [
             "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa",
-        ]  # fmt: skip
+        ]
         assert [p.default for p in parameters.values()][3:8] == [None, 0.0, False, None, False]
         for name, parameter in list(parameters.items())[6:]:
             assert parameter.kind is inspect.Parameter.KEYWORD_ONLY

@@ -89,7 +89,7 @@ OF_A_WRONG_TYPE: list[tuple[str, str, dict[str, Any]]] = [
     ("window", "3", {"window": 3}),
     ("window", "(1, 2, 3)", {"window": (1, 2, 3)}),
     ("window's right bound", "1.5", {"window": (0, 1.5)}),
-]  # fmt: skip
+]
 OF_A_WRONG_VALUE: list[tuple[str, str, dict[str, Any]]] = [
     *(("scale", repr(bad), {"scale": bad}) for bad in
       (math.nan, math.inf, -math.inf, np.float32("inf"), 10**400)),
@@ -110,7 +110,7 @@ OF_A_WRONG_VALUE: list[tuple[str, str, dict[str, Any]]] = [
     ("causal_align", "'left'", {"causal_align": "left"}),
     ("causal_align", "1", {"causal_align": 1}),
     ("window's left bound", "-1", {"window": (-1, 0)}),
-]  # fmt: skip
+]
 
 
 @every_implementation
@@ -170,7 +170,7 @@ def test_arrays_must_be_arrays(form: Implementation, name: str) -> None:
     for bad, came in (
         ([[1.0]], "list"), (np.float64(1), "numpy.float64"), (torch.ones(S, E), "Tensor"),
         (masked, "MaskedArray"),
-    ):  # fmt: skip
+    ):
         with refuses(TypeError, name, came):
             attend(form, as_it_is=True, **{name: bad})
 
@@ -191,7 +191,7 @@ def test_tensors_must_be_dense_tensors_on_one_device(form: Implementation, name:
     for bad, came in (
         ([[1.0]], "list"), (1.0, "float"), (np.ones((S, E)), "numpy.ndarray"),
         (np.float64(1), "numpy.float64"), (wide.to_sparse(), "sparse_coo"), (nested, "nested"),
-    ):  # fmt: skip
+    ):
         with refuses(TypeError, name, came):
             attend(form, as_it_is=True, **{name: bad})
     shape = {"query": (L, E), "value": (S, E_V), "attn_mask": (L, S)}.get(name, (S, E))
@@ -227,7 +227,7 @@ NO_ALIGN = {"align": ["left", None, ["top-left"], np.zeros(2)]}
 NO_LIKE = {"like": [[1.0], 3, "cpu", torch.float32]}
 NO_LENGTHS = {
     "lengths": [[1.5], [True], np.ma.array([1]), torch.tensor([1.5]), ["a"], np.zeros(1)]
-}  # fmt: skip
+}
 WRONG_LENGTHS = {"lengths": [[[1]], [1, [2]], [4], [0, -1], MASK.int()]}
 NO_SIZES = {"bias": [1, None], "is_causal": [None, "no"], "max_seq_len": [4.0], "d_model": [4.0]}
 TOO_SMALL = {"max_seq_len": [0], "d_model": [0]}
@@ -286,7 +286,7 @@ WRONG_TYPES: Refused = [
     *((layer.forward, {"X": TENSOR[None]},
        {"X": [[[1.0]], ONES, TENSOR.double(), TENSOR.int()], "lengths": NO_LENGTHS["lengths"],
         "attn_mask": [[[True]], ONES, MASK.long()]}) for layer in (ONE, SEVERAL)),
-]  # fmt: skip
+]
 WRONG_VALUES: Refused = [
     (masks.causal, COUNTS, BELOW | NO_ALIGN),
     (masks.window, COUNTS | {"left": 1, "right": 1},
@@ -352,7 +352,7 @@ WRONG_VALUES: Refused = [
       for layer in (ONE, SEVERAL)),
     *((layer.forward, {"X": X}, {"lengths": [[1]]}) for layer in (ONE, SEVERAL)
       for X in (TENSOR, TENSOR[None, None])),
-]  # fmt: skip
+]
 
 
 def tried(table: Refused) -> list[Any]:

@@ -178,7 +178,7 @@ def test_half_precision_is_kept_in_float32() -> None:
             ]
         ),
     ],
-)  # fmt: skip
+)
 def test_a_block_that_does_not_fit(
     scores: Any, value: Any, error: type[Exception], came: str
 ) -> None:

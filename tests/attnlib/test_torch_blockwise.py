@@ -330,7 +330,7 @@ def test_the_operators_keep_the_rules_of_torch(name: str, rules: tuple[str, ...]
         ((2, 5), (2, 5), (2, 5)), ((5, 2), (5, 2), (5, 2)), ((2, 5), (2, 5), (2, 1)),
         ((5, 2), (5, 1), (2,)), ((), (), ()), ((3,), (1,), (1,)),
     ],
-)  # fmt: skip
+)
 def test_the_walk_comes_to_each_head_once(
     together: int, batch: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...]
 ) -> None:
@@ -391,7 +391,7 @@ SINGLE, DOUBLE = torch.float32, torch.float64
 def test_tiles_fit_the_machine(
     monkeypatch: pytest.MonkeyPatch, cache: int, n_queries: int, n_keys: int, is_causal: bool,
     dtype: torch.dtype, found: tuple[int, int, int],
-) -> None:  # fmt: skip
+) -> None:
     made_up(monkeypatch, cache, 2)
     query, key = torch.empty(n_queries, 1), torch.empty(n_keys, 1)
     band = Band(right=0 if is_causal else None)

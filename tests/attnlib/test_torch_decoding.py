@@ -327,7 +327,7 @@ REFUSED = [
     bad(ValueError, r"counts\[2\] must be at most 4; got 5", counts=[1, 2, 5]),
     bad(ValueError, r"counts\[0\] must be at least 0; got -1", counts=[-1, 2, 3]),
     bad(ValueError, r"at most capacity = 8 tokens; got 5 \+ 4 in row 1", counts=[0, 4, 0]),
-]  # fmt: skip
+]
 REFUSED_BY_ATTEND = [
     bad(TypeError, "query must be a torch.Tensor; got NoneType", query=None),
     bad(TypeError, "query must have the dtype of the cache, float32; got float16",
@@ -343,7 +343,7 @@ REFUSED_BY_ATTEND = [
     bad(TypeError, r"window must be None or a pair \(left, right\); got 3", window=3),
     bad(TypeError, "block_size_k must be an integer; got 2.0", block_size_k=2.0),
     bad(ValueError, "block_size_k must be at least 1; got 0", block_size_k=0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("wrong", "error", "said"), [*REFUSED, *REFUSED_BY_ATTEND])
@@ -469,7 +469,7 @@ def test_positions_of_a_layer_go_on_for_each_row(positions: str | None) -> None:
         ({"cache": memory(capacity=4)}, ValueError, "at most capacity = 4 tokens; got 0"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
-)  # fmt: skip
+)
 @torch.no_grad()
 def test_a_layer_refuses_what_does_not_continue_its_cache(
     more: dict[str, Any], error: type[Exception], said: str
@@ -576,7 +576,7 @@ ONE, LSE = torch.zeros(1, 2), torch.zeros(1)
         ([ONE], [LSE.to("meta")], TypeError,
          "on cpu, as the outputs ask; got torch.float32 on meta"),
     ],
-)  # fmt: skip
+)
 def test_merge_refuses_what_does_not_fit(
     outputs: Any, lses: Any, error: type[Exception], said: str
 ) -> None:

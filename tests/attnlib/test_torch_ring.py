@@ -112,7 +112,7 @@ def test_any_number_of_devices_gives_the_same(
     found = results(
         scaled_dot_product_attention_with_lse, n_tokens, torch.float64, is_causal=is_causal,
         n_devices=n_devices, balance=balance,
-    )  # fmt: skip
+    )
     torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
 
 
@@ -204,7 +204,7 @@ ONES = torch.ones(4, 2)
             RuntimeError, "torch.distributed must be initialized; start the processes by torchrun",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_error_says_what_came(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()

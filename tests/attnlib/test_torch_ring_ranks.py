@@ -123,7 +123,7 @@ def test_ranks_that_ask_for_different_things_are_told_so() -> None:
         "float64", "is_causal=True", "scale=2.0", "balance='contiguous'",
         "TypeError: n_tokens must be an integer; got 6.0",
         "TypeError: query must be a torch.Tensor; got list", "TypeError: with_lse must be True or",
-    ]  # fmt: skip
+    ]
     assert first[0] == second[0] == ""
     assert first.pop() == second.pop() == "ValueError: n_tokens must be at least 0; got -1"
     for words, *errors in list(zip(said, first, second, strict=True))[1:]:
@@ -152,7 +152,7 @@ def test_the_example_runs_under_torchrun() -> None:
         [*command, "--nproc-per-node", "2", "-m", "attnlib.torch_ring"],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(re.findall(r"rank \d of \d", done.stdout)) == ["rank 0 of 2", "rank 1 of 2"]
     assert done.stdout.count("output and gradients as those of torch") == 2

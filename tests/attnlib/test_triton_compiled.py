@@ -33,7 +33,7 @@ def report(tmp_path: Path, *options: object) -> list[Row]:
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=580, cwd=ROOT,
         env=environment | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     rows = []
     for (kernel, blocks, *setting), part, (*code, loops) in json.loads(file.read_text()):
@@ -155,7 +155,7 @@ def test_the_first_choices_compile_to_the_end(tmp_path: Path) -> None:
     rows = report(tmp_path, "--architectures", 90, "--widths", 128, "--first", 1)
     assert {row.setting.kernel for row in rows} == {
         "forward", "query_backward", "keys_backward", "mask_backward",
-    }  # fmt: skip
+    }
     for row in rows:
         hold(row)
 

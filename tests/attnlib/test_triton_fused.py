@@ -56,7 +56,7 @@ pytestmark = pytest.mark.skipif(
 KERNELS = {
     "forward": FORWARD, "query_backward": QUERY_BACKWARD, "keys_backward": KEYS_BACKWARD,
     "mask_backward": MASK_BACKWARD,
-}  # fmt: skip
+}
 ARCHITECTURES = [0, 75, 80, 86, 90]
 WIDTHS = (16, 32, 64, 128, 256)
 H, E, E_V = 2, 5, 7
@@ -71,7 +71,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Te
 def case(
     name: str, n_queries: int, n_keys: int, dtype: torch.dtype = torch.float64, group: int = 1,
     n_heads: int = H, widths: tuple[int, int] = (E, E_V),
-) -> tuple[list[Tensor], dict[str, Any]]:  # fmt: skip
+) -> tuple[list[Tensor], dict[str, Any]]:
     """Return inputs and options; the masks have an empty row, and a key that no row sees."""
     lengths = (n_heads * group, n_queries), (n_heads, n_keys), (n_heads, n_keys)
     features = widths[0], *widths
@@ -92,7 +92,7 @@ def case(
 def results(
     attend: Callable[..., Any], tensors: list[Tensor], above: list[Tensor] | None = None,
     dtype: torch.dtype | None = None, **options: Any,
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """Return output, log-sum-exp and all gradients, of a floating mask too."""
     leaves = [x.detach().to(dtype, copy=True).requires_grad_() for x in tensors]
     mask = options.get("attn_mask")
@@ -122,7 +122,7 @@ def hold(tensors: list[Tensor], deterministic: bool = True, **options: Any) -> l
         assert_close(
             array(ours), array(true), dtype=sums if i == 1 else dtype, size=sizes[i],
             peer=array(peer), times=2 if i < 2 else 3,
-        )  # fmt: skip
+        )
         assert ours.dtype == (getattr(torch, sums) if i == 1 else tensors[0].dtype)
     return found
 
@@ -294,7 +294,7 @@ def test_each_processor_has_two_programs_if_there_are_so_many(
 def test_a_group_is_shared_where_programs_are_few(
     monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, dict[str, Any]]], n: int,
     members: int, dtype: torch.dtype, deterministic: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Each part of a group has its own dK and dV, which are added up afterwards."""
     monkeypatch.setattr(launch, "processors", lambda device: n)
     tensors, options = case("causal", 5, 20, dtype, group=6, n_heads=1)

@@ -137,7 +137,7 @@ def test_a_case_on_a_gpu_has_a_time_or_a_reason(backward: bool) -> None:
     rows = gpu.measured(case, candidates, "cpu", rounds=2, shape=(2, 2, 32, 16))
     assert [row.get("why_not") for row in rows] == [
         None, None, "its result is wrong", "its result is wrong", "No kernel for this.",
-    ]  # fmt: skip
+    ]
     ours = rows[0]
     assert ours["tflops_done"] == pytest.approx(ours["tflops"] * (7 / 5 if backward else 1))
     assert ours["tflops"] == pytest.approx(case.operations / ours["milliseconds"] / 1e9)

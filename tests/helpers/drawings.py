@@ -57,7 +57,7 @@ BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.2
 
 # A query of 16 sees two keys: at first its own and the one before, then keys 0 and 1.
 CHOSEN = [[list(range(max(0, i - 1), i + 1)) for i in range(16)],
-          [list(range(min(i + 1, 2))) for i in range(16)]]  # fmt: skip
+          [list(range(min(i + 1, 2))) for i in range(16)]]
 
 RECALLED = {
     "even": [np.full(n, 1 / n) for n in (2, 4, 6)],

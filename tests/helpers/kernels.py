@@ -23,7 +23,7 @@ from unittest import mock
 # The ranks of a ring need it too: a process of pytest has one server, for kernels and for ranks.
 PRELOADED = [
     "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "torch", "torch._dynamo",
-]  # fmt: skip
+]
 BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # Matplotlib's in a kernel
 
 

@@ -117,7 +117,7 @@ def attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return softmax(scale · Q Kᵀ + mask) V."""
     if scale is None:
         scale = max(1, query.shape[-1]) ** -0.5

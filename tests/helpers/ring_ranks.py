@@ -38,7 +38,7 @@ def results(case: Case, group: Any = None) -> list[Tensor]:
     output, lse = ring_attention(
         *leaves, n_tokens=n_tokens, balance=balance, enable_gqa=True, group=group, with_lse=True,
         **options,
-    )  # fmt: skip
+    )
     above = above.detach()
     found = torch.autograd.grad((output, lse), leaves, (above, above[..., 0]))
     return [x.detach() for x in (output, lse, *found)]

@@ -13,7 +13,7 @@ from attnlib._checks import HALF
 
 __all__ = [
     "HALF", "assert_close", "epsilon", "forward_size", "gradient_sizes", "lse_size",
-]  # fmt: skip
+]
 
 Array = NDArray[Any]
 
@@ -40,7 +40,7 @@ def call_of(
 def forward_size(
     query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     scale: float | None = None, **options: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the number of ε by which each entry of attention's output can be off."""
     call = call_of(query, key, value, attn_mask, scale=scale, **options)
     return _tolerance.forward_size(problem(call))
@@ -49,7 +49,7 @@ def forward_size(
 def lse_size(
     query: Array, key: Array, attn_mask: Array | None = None, scale: float | None = None,
     **options: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the number of ε by which each entry of a log-sum-exp can be off."""
     return _tolerance.lse_size(problem(call_of(query, key, key, attn_mask, scale=scale, **options)))
 
@@ -57,7 +57,7 @@ def lse_size(
 def gradient_sizes(
     query: Array, key: Array, value: Array, upstream: Array, attn_mask: Array | None = None,
     lse_upstream: Array | None = None, scale: float | None = None, **options: Any,
-) -> dict[str, Array]:  # fmt: skip
+) -> dict[str, Array]:
     """Return the number of ε by which each entry of each gradient can be off."""
     call = call_of(query, key, value, attn_mask, scale=scale, **options)
     above = upstream.astype(np.float64)

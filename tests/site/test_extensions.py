@@ -18,7 +18,7 @@ from tests.site.conftest import ROOT
 
 NAMES = (
     "accessible_pages", "book_pages", "docstrings", "plain_search", "source_links", "static_math",
-)  # fmt: skip
+)
 
 
 @pytest.mark.quick

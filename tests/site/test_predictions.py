@@ -104,7 +104,7 @@ TOLD = """all => all.map(cell => {
 @pytest.mark.parametrize(
     "name", ["01_lookup", "04_what_learning_sees", "09_rotary_in_practice", "10_number_formats",
              "20_choosing_keys", "21_a_state", "21_hybrids"]
-)  # fmt: skip
+)
 def test_what_explains_an_answer_waits_with_it(open_page: OpenPage, name: str) -> None:
     """Checks and a figure may stand between the answer and the paragraph."""
     page = open_page(f"chapters/{name}", guessing=True).page

@@ -21,11 +21,11 @@ COPIED = (
     "Makefile", "tools/step.sh", "tools/constraints.txt", "requirements.txt", "tools/model.txt",
     "pyproject.toml", "oracle/pyproject.toml",
     "tools/node/package.json", "tools/node/package-lock.json", "tools/node/.npmrc",
-)  # fmt: skip
+)
 FOLDERS = (
     "attnbook", "attnlib", "benchmarks/results", "chapters", "oracle/attncheck",
     "oracle/peers/reproductions", "reference", "tests", "tools/node", "tools/site",
-)  # fmt: skip
+)
 EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 
 STAND_IN = """#!/bin/sh

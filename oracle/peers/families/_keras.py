@@ -16,7 +16,7 @@ LAYER = "https://keras.io/api/layers/attention_layers/attention/"
 def of_ops(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask the function, which groups heads wherever their numbers differ."""
     import keras
 

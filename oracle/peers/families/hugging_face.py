@@ -59,7 +59,7 @@ def eager(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None, sinks: Tensor | None = None,
     softcap: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask the plain formula, as Llama and most models have it, which adds its mask.
 
     Gemma 2 has one with a soft cap, and GPT-OSS one with sinks.
@@ -86,7 +86,7 @@ def sdpa(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask torch's scaled_dot_product_attention through the library."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(attn_mask is None or not (is_causal or window), "a mask takes the place of a pattern")

@@ -45,12 +45,12 @@ def bias_and_mask(attn_mask: Any) -> dict[str, Any]:
 @adapters(
     ADAPTERS, "jax.nn.dot_product_attention", "jax", documentation=JAX, arrays="jax",
     without=NO_STRIDES,
-)  # fmt: skip
+)
 def plain(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
     window: tuple[int | None, int | None] | None = None, return_lse: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask JAX, which groups heads wherever their numbers differ."""
     claim({query.ndim, key.ndim, value.ndim} <= {3, 4}, "shape (BTNH|TNH)")
     one = value.shape[-1] == query.shape[-1]
@@ -62,7 +62,7 @@ def plain(
     found = jax.nn.dot_product_attention(
         *map(tokens_first, (query, key, value)), **bias_and_mask(attn_mask),
         is_causal=is_causal, scale=scale, local_window_size=window, return_residual=return_lse,
-    )  # fmt: skip
+    )
     if return_lse:
         return tokens_first(found[0]), jnp.swapaxes(found[1], -2, -1)
     return tokens_first(found)
@@ -71,11 +71,11 @@ def plain(
 @adapters(
     ADAPTERS, "flax.nnx.dot_product_attention", "flax", "jax", documentation=NNX, arrays="jax",
     without=NO_STRIDES,
-)  # fmt: skip
+)
 def of_nnx(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
     enable_gqa: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask Flax NNX, which passes the call on to JAX and groups heads as JAX does."""
     arrays = query, key, value
     claim(min(x.ndim for x in arrays) > 2, "shape [batch..., length, num_heads, depth]")
@@ -96,7 +96,7 @@ def of_nnx(
 @adapters(
     ADAPTERS, "flax.linen.dot_product_attention", "flax", "jax", documentation=LINEN, arrays="jax",
     without=NO_STRIDES,
-)  # fmt: skip
+)
 def of_linen(
     query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False
 ) -> Any:
@@ -117,7 +117,7 @@ def of_linen(
 @adapters(
     ADAPTERS, "equinox.nn.MultiheadAttention", "equinox", "jax", documentation=EQUINOX,
     arrays="jax", without=NO_STRIDES,
-)  # fmt: skip
+)
 def of_equinox(query: Any, key: Any, value: Any, attn_mask: Any = None) -> Any:
     """Ask Equinox's layer without its projections; jax.vmap is its way to have a batch."""
     arrays, n_heads = (query, key, value), query.shape[0] if query.ndim > 2 else 1

@@ -70,7 +70,7 @@ def cpu_provider(one: ModelProto, arrays: Arrays) -> Any:
 def attended(
     run: Run, opset: int, arrays: Arrays, attn_mask: Array | None, is_causal: bool,
     scale: float | None, softcap: float | None, **sizes: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return what a runtime gives for a call."""
     query, key, value = (arrays[name] for name in ("query", "key", "value"))
     ranks = {array.ndim for array in (query, key, value)}
@@ -95,7 +95,7 @@ def opset_23(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", softcap: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask, with the keys before the first query's as a cache for the other alignment."""
     arrays = {"query": query, "key": key, "value": value}
     if is_causal and causal_align == "bottom-right":
@@ -110,7 +110,7 @@ def opset_24(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", softcap: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask, with the number of keys in a cache for the other alignment."""
     arrays = {"query": query, "key": key, "value": value}
     if is_causal and causal_align == "bottom-right":
@@ -122,7 +122,7 @@ def opset_25(
     run: Run, query: Array, key: Array, value: Array, attn_mask: Array | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Window | None = None, softcap: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask, with the number of keys in a cache, and -1 where a window has no end."""
     arrays = {"query": query, "key": key, "value": value}
     if causal_align == "bottom-right":
@@ -143,7 +143,7 @@ def family() -> None:
             adapters(
                 ADAPTERS, f"{name}, opset {opset}", *packages, arrays="numpy", gradients=False,
                 documentation=f"{OPERATOR}#l-onnx-op-attention-{opset}",
-            )(partial(attention, run))  # fmt: skip
+            )(partial(attention, run))
 
 
 family()

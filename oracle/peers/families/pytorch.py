@@ -31,7 +31,7 @@ def default(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left",
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask torch's choice, which on a CPU is its own flash kernel where it can run."""
     axes = max(query.ndim, key.ndim)
     claim(attn_mask is None or value.ndim <= axes, "a mask broadcasts to the weights, (…, L, S)")
@@ -101,7 +101,7 @@ def flex(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", window: Any = None, softcap: float | None = None,
     return_lse: bool = False, implementation: Any = flex_attention,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask flex_attention, whose masks are functions of the positions of a query and a key."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     batches, heads = ([x.shape[axis] for x in (query, key, value)] for axis in (0, 1))
@@ -122,7 +122,7 @@ def flex(
 @adapters(
     ADAPTERS, "torch.compile(flex_attention)", "torch", documentation=FLEX, gradients=False,
     without=NO_MASKS,
-)  # fmt: skip
+)
 @wraps(flex)
 def compiled(*inputs: Tensor, **options: Any) -> Any:
     """Ask the kernel that torch.compile makes of flex_attention."""
@@ -160,7 +160,7 @@ def removed(mask: Tensor | None, whole: tuple[int, ...], is_causal: bool) -> dic
 def multi_head(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, need_weights: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask the layer, which has its heads side by side: (B, L, H E)."""
     ranks = {x.ndim for x in (query, key, value)}
     claim(len(ranks) == 1 or 1 in ranks, "one batch, and the same heads, for all")

@@ -17,11 +17,11 @@ DEV.value = Device["CPU"].device
 @adapters(
     ADAPTERS, "tinygrad scaled_dot_product_attention", "tinygrad", documentation=TENSOR,
     arrays="tinygrad", without={"layouts": "a tensor has no strides"},
-)  # fmt: skip
+)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     is_causal: bool = False, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Ask tinygrad."""
     claim(query.dtype == key.dtype == value.dtype, "operations promote dtypes")
     claim(1 not in (query.ndim, key.ndim, value.ndim), "a vector is multiplied as matmul does it")

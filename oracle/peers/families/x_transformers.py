@@ -20,7 +20,7 @@ def attend(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     causal_align: str = "top-left", sinks: Tensor | None = None, softcap: float | None = None,
     flash: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Ask the layer, which takes a boolean mask and a floating bias."""
     claim(query.ndim == key.ndim == value.ndim == 4, "query, key and value have 4 axes")
     claim(not 1 < key.shape[1] < query.shape[1], "query head h uses key head h mod H_kv")
