@@ -59,8 +59,42 @@ def attend(layer, X, seen):
     return X + A @ (X @ layer.W_V) @ layer.W_O
 
 
+def best(scores, k):
+    """Return the boolean mask in which each query sees the k keys with its highest scores.
+
+    Masks belong into the scores, before the choice: a key whose score is -∞ (or NaN) is never
+    chosen, and a row with fewer other keys has fewer than k. Of equal scores that of the earlier
+    key is chosen, in contrast to `torch.topk`, which leaves this open. Arrays or tensors.
+
+    Source: DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1.
+
+    >>> best(np.array([[2.0, 5.0, 3.0], [2.0, 2.0, -np.inf]]), 1).astype(int)
+    array([[0, 1, 0],
+           [1, 0, 0]])
+    """
+    tensors = torch.is_tensor(scores)
+    xp, stable = (torch, {"stable": True}) if tensors else (np, {"kind": "stable"})
+    there = scores > -np.inf  # NaN is not
+    order = xp.argsort(xp.where(there, -scores, np.inf), **stable)
+    return (xp.argsort(order) < k) & there  # a key's place in the order is its rank
+
+
+def blocks(chosen, size, n_keys):
+    """Return the boolean mask in which a query sees all keys of its chosen blocks.
+
+    Block b has the keys b · size to (b + 1) · size - 1; the last one may be shorter.
+
+    Source: Yuan et al. 2025 (arXiv 2502.11089), section 3.3.
+
+    >>> blocks(np.array([[True, False], [False, True]]), 2, 3).astype(int)
+    array([[1, 1, 0],
+           [0, 0, 1]])
+    """
+    return chosen[..., np.arange(n_keys) // size]
+
+
 def own_two(index):
-    return masks.best(index, 2)
+    return best(index, 2)
 
 
 def every(_):

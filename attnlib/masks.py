@@ -3,8 +3,8 @@
 Row i of a mask is the query that asks, column j the key that answers. A boolean mask removes
 keys; a floating mask is added to the scaled scores, and removes where it is -∞.
 
-Masks are NumPy arrays. Where `like`, `lengths`, `ids`, `scores`, `chosen` or `masks` are tensors,
-the mask is a tensor on their device. Chapter 07 derives the masks for which no paper is named.
+Masks are NumPy arrays. Where `like`, `lengths`, `ids` or `masks` are tensors, the mask is a tensor
+on their device. Chapter 07 derives the masks for which no paper is named.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -30,29 +30,24 @@ from attnlib._checks import (
     is_tensor,
     library,
     on_device_of,
-    upcast,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from typing_extensions import TypeVar
+
+    # Arrays give an array, tensors a tensor, and where there is neither comes an array.
+    Kind = TypeVar("Kind", Array, Tensor, default=Array)
 
 Integers = Sequence[Any] | Array
-Kind = TypeVar("Kind", Array, "Tensor")  # arrays give an array, and tensors a tensor
 Align = Literal["top-left", "bottom-right"]
 Side = Literal["right", "left"]
 
 
-@overload
 def causal(
-    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Tensor
-) -> Tensor: ...
-@overload
-def causal(
-    n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Array | None = None
-) -> Array: ...
-def causal(
-    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left", like: Any = None
-) -> Any:
+    n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
+    like: Kind | None = None,
+) -> Kind:
     """Return the boolean mask (L, S) in which query i sees the keys up to its own position.
 
     The position of query i among the keys depends on `align`:
@@ -79,23 +74,14 @@ def causal(
                [1, 1, 1]])
     """
     positions, keys = _axes(n_queries, n_keys, align, like)
-    return keys <= positions
+    seen: Kind = keys <= positions
+    return seen
 
 
-@overload
 def window(
     n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
-    like: Tensor,
-) -> Tensor: ...
-@overload
-def window(
-    n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
-    like: Array | None = None,
-) -> Array: ...
-def window(
-    n_queries: int, n_keys: int, left: int | None, right: int | None, *, align: Align = "top-left",
-    like: Any = None,
-) -> Any:
+    like: Kind | None = None,
+) -> Kind:
     """Return the boolean mask (L, S) in which a query sees the keys around its own position.
 
     Args:
@@ -112,8 +98,9 @@ def window(
         array([[0, 0, 1, 1]])
     """
     positions, keys = _axes(n_queries, checked_count("n_keys", n_keys), align, like)
-    mask = keys >= (0 * positions if left is None else positions - checked_count("left", left))
-    return mask if right is None else mask & (keys <= positions + checked_count("right", right))
+    first = 0 * positions if left is None else positions - checked_count("left", left)
+    seen: Kind = keys >= first
+    return seen if right is None else seen & (keys <= positions + checked_count("right", right))
 
 
 @overload
@@ -246,19 +233,10 @@ def prefix(
     return mask | (_positions(n_keys, ends) < ends)
 
 
-@overload
-def alibi(
-    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = ..., like: Tensor
-) -> Tensor: ...
-@overload
 def alibi(
     n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
-    like: Array | None = None,
-) -> Array: ...
-def alibi(
-    n_heads: int, n_queries: int, n_keys: int | None = None, *, align: Align = "top-left",
-    like: Any = None,
-) -> Any:
+    like: Kind | None = None,
+) -> Kind:
     """Return the floating mask of ALiBi, attention with linear biases: the farther, the less.
 
     Each head takes its slope times the distance of query and key from the score:
@@ -300,90 +278,10 @@ def alibi(
     nearness = -abs(keys - positions)  # 0 at the query's own position, never -0.0
     xp = library(nearness)
     per_head = xp.asarray(slopes, dtype=xp.float32, **on_device_of(nearness))
-    return per_head[:, None, None] * as_dtype(nearness, xp.float32)
+    return cast("Kind", per_head[:, None, None] * as_dtype(nearness, xp.float32))
 
 
-def best(scores: Kind, k: int) -> Kind:
-    """Return the boolean mask in which each query sees the k keys with its highest scores.
-
-    Masks belong into the scores, before the choice: a key whose score is -∞ (or NaN) is never
-    chosen, and a row with fewer other keys has fewer than k. Of equal scores that of the earlier
-    key is chosen, in contrast to `torch.topk`, which leaves this open.
-
-    Args:
-        scores: floating, of attention or of a smaller model that chooses. No gradient passes.
-        k: how many keys a query sees at most.
-
-    Shapes:
-        scores (…, L, S) → (…, L, S); one choice for all heads is best(scores, k)[:, None].
-
-    Raises:
-        TypeError: for scores that are no floating array or tensor, or a k that is no integer.
-        ValueError: for scores without an axis of keys, or a k below 0.
-
-    Source:
-        Chapter 20, and DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1.
-
-    Example:
-        >>> best(np.array([[2.0, 5.0, 3.0], [2.0, 2.0, -np.inf]]), 1).astype(int)
-        array([[0, 1, 0],
-               [1, 0, 0]])
-    """
-    k = checked_count("k", k)
-    given: Any = scores if is_tensor(scores) else upcast(check_array("scores", scores))
-    if (dtype := dtype_name(given)) not in FLOATING:
-        raise TypeError(f"scores must be floating; got dtype {dtype}")
-    if not given.ndim:
-        raise ValueError("scores must have an axis of keys, (…, S); got shape ()")
-    there = given > -math.inf  # NaN is not
-    xp, stable = library(given), {"stable": True} if is_tensor(given) else {"kind": "stable"}
-    order = xp.argsort(xp.where(there, -given, math.inf), **stable)
-    chosen: Kind = (xp.argsort(order) < k) & there  # a key's place in the order is its rank
-    return chosen
-
-
-def blocks(chosen: Kind, size: int, n_keys: int) -> Kind:
-    """Return the boolean mask in which a query sees all keys of its chosen blocks.
-
-    Block b has the keys b · size to (b + 1) · size - 1; the last one may be shorter.
-
-    Args:
-        chosen: boolean, True for a block that is seen, such as `best` of the scores of blocks.
-        size: the number of keys in a block.
-        n_keys: S, the number of keys.
-
-    Shapes:
-        chosen (…, L, blocks) → (…, L, S), where blocks is S / size, rounded up.
-
-    Raises:
-        TypeError: for a choice that is not boolean, or a number that is no integer.
-        ValueError: for a size below 1, or a number of blocks that n_keys does not have.
-
-    Source:
-        Chapter 20, and Yuan et al. 2025 (arXiv 2502.11089), section 3.3.
-
-    Example:
-        >>> blocks(np.array([[True, False], [False, True]]), 2, 3).astype(int)
-        array([[1, 1, 0],
-               [0, 0, 1]])
-    """
-    size, n_keys = checked_count("size", size, least=1), checked_count("n_keys", n_keys)
-    given: Any = chosen if is_tensor(chosen) else check_array("chosen", chosen)
-    if (dtype := dtype_name(given)) != "bool":
-        raise TypeError(f"chosen must be boolean; got dtype {dtype}")
-    n_blocks = -(-n_keys // size)
-    if tuple(given.shape[-1:]) != (n_blocks,):
-        wanted = f"chosen must have {n_blocks} blocks, (…, {n_blocks})"
-        raise ValueError(f"{wanted}, for {n_keys} keys; got shape {tuple(given.shape)}")
-    seen: Kind = given[..., _positions(n_keys, given) // size]
-    return seen
-
-
-@overload
-def combine(*masks: Tensor) -> Tensor: ...
-@overload
-def combine(*masks: Array) -> Array: ...
-def combine(*masks: Any) -> Any:
+def combine(*masks: Kind) -> Kind:
     """Return one mask, in new memory, that removes what any of the masks removes.
 
     Boolean masks are joined by *and*. With a floating mask among them the result is floating: the
@@ -424,23 +322,20 @@ def combine(*masks: Any) -> Any:
         raise ValueError(f"masks must have shapes that broadcast; got {came}") from None
     if on_tensors and len(devices := {str(mask.device): mask for mask in masks}) > 1:
         raise ValueError(f"masks must be on one device; got {', '.join(devices)}")
-    with contextlib.nullcontext() if on_tensors else np.errstate(all="ignore"):
-        return _combined(library(masks[0]), given)
-
-
-def _combined(xp: Any, masks: Sequence[Any]) -> Any:
-    """Join masks by the functions that NumPy and torch share under one name."""
-    floating = [mask for mask in masks if dtype_name(mask) != "bool"]
-    kept = reduce(xp.logical_and, [m if dtype_name(m) == "bool" else m != -math.inf for m in masks])
+    xp = library(given[0])
+    floating = [mask for mask in given if dtype_name(mask) != "bool"]
+    allowed = [m if dtype_name(m) == "bool" else m != -math.inf for m in given]
+    kept: Any = reduce(xp.logical_and, allowed)
     if not floating:
-        return kept | False  # new memory, for one mask too
-    wide = xp.float64 if "float64" in map(dtype_name, masks) else xp.float32
+        return cast("Kind", kept | False)  # new memory, for one mask too
+    wide = xp.float64 if "float64" in map(dtype_name, given) else xp.float32
     finite = reduce(xp.logical_and, map(xp.isfinite, floating))
-    total = sum(as_dtype(mask, wide) for mask in floating)
+    with contextlib.nullcontext() if on_tensors else np.errstate(all="ignore"):
+        total = sum(as_dtype(mask, wide) for mask in floating)
     # Two very negative numbers may add up to -∞, and would then remove what neither removes.
     limits = xp.finfo(wide)
     total = xp.where(finite, xp.clip(total, float(limits.min), float(limits.max)), total)
-    return xp.where(kept, total, -math.inf)
+    return cast("Kind", xp.where(kept, total, -math.inf))
 
 
 def _positions(n: int, like: Any) -> Any:

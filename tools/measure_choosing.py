@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from attnbook import choosing, copying
-from attnlib import masks
 from tools import ROOT
 from tools.measure_heads import heads
 from tools.measured import in_json, main, numbers_apart, program
@@ -47,7 +46,8 @@ def frames(seed: int = 2) -> dict[str, Any]:
     def right(n_keys: int, seen: Any = None) -> float:
         X = model.enter(tokens)
         for layer, indexer in zip(model.layers, indexers, strict=True):
-            X = choosing.attend(layer, X, masks.best(indexer(X), n_keys) if seen is None else seen)
+            chosen = choosing.best(indexer(X), n_keys) if seen is None else seen
+            X = choosing.attend(layer, X, chosen)
         found = model.out(X).argmax(-1) == copying.kept[:, 1:]
         return round(float(found[copying.can_copy].float().mean()), 2)
 
@@ -63,7 +63,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
     for before, after in zip((0, *STEPS), STEPS, strict=False):
         PAGE.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
         with torch.no_grad():
-            seen = masks.best(indexers[1](X)[0], 2)
+            seen = choosing.best(indexers[1](X)[0], 2)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
             found["right"].append(right(2))
     return found
@@ -79,7 +79,7 @@ def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
         low, high = blocks.amin(dim=1), blocks.amax(dim=1)
         by_bound = query.clamp(min=0) @ high.mT + query.clamp(max=0) @ low.mT
         ways = query @ blocks.mean(dim=1).mT, by_bound, by_block
-        held = [(by_block * masks.best(way, 64 // size)).sum(dim=-1).mean() for way in ways]
+        held = [(by_block * choosing.best(way, 64 // size)).sum(dim=-1).mean() for way in ways]
         shares.append([float(share) for share in held])
     return [round(float(share), 3) for share in np.mean(shares, axis=0)]
 
@@ -100,14 +100,14 @@ def minilm() -> dict[str, Any]:
     found["spread"] = [round(float(row.std(dim=-1).mean()), 3) for row in scores]
     for start in range(0, len(scores), n_heads):
         layer = torch.stack(scores[start : start + n_heads]).softmax(dim=-1)
-        held = (layer * masks.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
+        held = (layer * choosing.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
         found["shared"] += [round(float(share), 3) for share in held]
     found["blocks"] = {str(size): _held_by_blocks(of_heads, size) for size in (16, 64)}
     for score, (_, _, value) in zip(scores, of_heads, strict=True):
         weights = score.softmax(dim=-1)
         farthest, apart = torch.cdist(value, value).max(), value - value.mean(dim=0)
         for k in (8, 64):
-            few = weights * masks.best(weights, k)
+            few = weights * choosing.best(weights, k)
             held = few.sum(dim=-1)
             change = weights - few / held[:, None]
             lost = (change @ value).norm(dim=-1)

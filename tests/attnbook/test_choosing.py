@@ -20,6 +20,20 @@ def model() -> copying.Model:
     return first.requires_grad_(False)
 
 
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_the_best_keys_of_a_row(kind: Any) -> None:
+    scores = kind([[3.0, 1.0, 2.0, 3.0, 3.0], [-np.inf, np.nan, 0.0, -np.inf, -1.0]])
+    places = [np.flatnonzero(row).tolist() for k in (0, 2, 9) for row in choosing.best(scores, k)]
+    # Of equal scores that of the earlier key; never -∞ and NaN.
+    assert places == [[], [], [0, 3], [2, 4], [0, 1, 2, 3, 4], [2, 4]]
+
+
+def test_the_keys_of_the_chosen_blocks() -> None:
+    chosen = np.array([[True, False, True], [False, True, False]])
+    seen = choosing.blocks(chosen, 3, 7)
+    assert [np.flatnonzero(row).tolist() for row in seen] == [[0, 1, 2, 6], [3, 4, 5]]
+
+
 @pytest.mark.parametrize("way", ["all keys", "exact", "last 16", "SVD", "none"])
 def test_what_needs_no_teaching_is_stored_as_it_is_computed(way: str, model: copying.Model) -> None:
     found = choosing.share_right(model, WAYS[way](model, 0))

@@ -92,41 +92,6 @@ def test_alibi() -> None:
     assert masks.alibi(5, 0, 3).shape == (5, 0, 3)
 
 
-def test_best() -> None:
-    scores = np.array([[3.0, 1.0, 2.0, 3.0, 3.0], [-np.inf, np.nan, 0.0, -np.inf, -1.0]])
-    assert picture(masks.best(scores, 2)) == ["x..x.", "..x.x"]  # of equal scores the earlier
-    assert picture(masks.best(scores, 3)) == ["x..xx", "..x.x"]
-    assert picture(masks.best(scores, 9)) == ["xxxxx", "..x.x"]
-    assert not masks.best(scores, 0).any()
-    assert masks.best(np.zeros((2, 3, 0)), 4).shape == (2, 3, 0)
-    assert picture(masks.best(np.array([[0.0, -0.0, 0.0]], ml_dtypes.bfloat16), 1)) == ["x.."]
-
-
-def test_best_in_a_random_matrix() -> None:
-    scores = np.random.default_rng(20).normal(size=(2, 3, 7, 11))
-    seen = masks.best(scores, 5)
-    assert (seen.sum(axis=-1) == 5).all()
-    for row, chosen in zip(scores.reshape(-1, 11), seen.reshape(-1, 11), strict=True):
-        assert row[chosen].min() > row[~chosen].max()
-
-
-def test_the_choice_of_a_causal_row_looks_at_earlier_keys_alone() -> None:
-    scores = np.random.default_rng(21).normal(size=(13, 13))
-    past = masks.causal(13)
-    seen = masks.best(np.where(past, scores, -np.inf), 5)
-    assert (seen.sum(axis=-1) == np.minimum(np.arange(1, 14), 5)).all()
-    assert not (seen & ~past).any()
-
-
-def test_blocks() -> None:
-    chosen = np.array([[True, False, True], [False, True, False]])
-    assert picture(masks.blocks(chosen, 3, 7)) == ["xxx...x", "...xxx."]
-    assert picture(masks.blocks(chosen, 1, 3)) == ["x.x", ".x."]
-    assert masks.blocks(np.zeros((2, 5, 0), bool), 3, 0).shape == (2, 5, 0)
-    deep = np.random.default_rng(22).random((2, 3, 5, 4)) < 0.5
-    assert (masks.blocks(deep, 3, 11)[..., 6:9] == deep[..., 2:3]).all()
-
-
 # -- masks together --------------------------------------------------------------------------------
 
 
@@ -221,10 +186,6 @@ def test_tensors_are_as_arrays(n_queries: int, n_keys: int, seed: int) -> None:
     boolean = rng.random((n_queries, n_keys)) < 0.5
     additive = np.where(rng.random((2, 1, n_keys)) < 0.7, rng.normal(size=(2, 1, n_keys)), -np.inf)
     narrow = rng.normal(size=(n_keys,)).astype(np.float16)
-    scores = np.where(boolean, rng.integers(-1, 2, boolean.shape), -np.inf)  # many are equal
-    for k in range(3):
-        same(lambda x, k=k: masks.best(x, k), scores)
-        same(lambda x, k=k: masks.blocks(x, k + 1, n_keys), boolean[:, : -(-n_keys // (k + 1))])
     same(masks.combine, boolean)
     same(masks.combine, additive, boolean, narrow)
     same(masks.combine, narrow, narrow)
@@ -249,8 +210,6 @@ def test_masks_are_made_inside_vmap() -> None:
     assert torch.equal(torch.vmap(masks.document)(ids), masks.document(ids)[:, 0])
     prefixes = torch.vmap(lambda x: masks.prefix(x, 3))(lengths[0])
     assert torch.equal(prefixes, masks.prefix(lengths[0], 3)[:, 0])
-    scores = torch.randn(2, 3, 5)
-    assert torch.equal(torch.vmap(lambda x: masks.best(x, 2))(scores), masks.best(scores, 2))
     biased = torch.vmap(lambda x: masks.alibi(5, 3, like=x) + x)(torch.zeros(2, 1))
     assert torch.equal(biased[1], masks.alibi(5, 3, like=ids))
 
@@ -268,8 +227,6 @@ def test_masks_are_made_inside_a_compiled_function(dynamic: bool) -> None:
             masks.document(ids),
             masks.prefix(lengths, n),
             masks.padding(lengths + 1, n, side="left"),
-            masks.best(x @ x.mT, 2),
-            masks.blocks(masks.best(x @ x.mT[..., :3], 2), (n + 2) // 3, n),
         )
 
     compiled = torch.compile(made, fullgraph=True, backend="aot_eager", dynamic=dynamic)
