@@ -11,7 +11,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,21 +31,15 @@ from attnlib._checks import (
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import TypeVar
 
-Vectors = TypeVar("Vectors", Array, "torch.Tensor")
+    Vectors = TypeVar("Vectors", Array, torch.Tensor, default=Array)
 
 
-@overload
 def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = 10000.0, like: torch.Tensor, start: int = 0
-) -> torch.Tensor: ...
-@overload
-def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Array | None = None, start: int = 0
-) -> Array: ...
-def sinusoidal(
-    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Any = None, start: int = 0
-) -> Any:
+    n_tokens: int, d_model: int, *, base: float = 10000.0, like: Vectors | None = None,
+    start: int = 0,
+) -> Vectors:
     """Return one row for each position, to be added to the tokens: sines and cosines in turn.
 
     The rows hold the angles φ(t, c) of the module, in float64:
@@ -84,7 +78,9 @@ def sinusoidal(
     with quiet:
         positions = xp.arange(start, start + n_tokens, dtype=xp.float64, **on)
         angles = _angles(xp, positions, d_model, base, **on)
-        return xp.stack([xp.sin(angles), xp.cos(angles)], -1).reshape(n_tokens, d_model)
+        pairs = xp.stack([xp.sin(angles), xp.cos(angles)], -1)
+        rows: Vectors = pairs.reshape(n_tokens, d_model)
+    return rows
 
 
 def rotary(

@@ -16,7 +16,7 @@ from attnlib import needs
 needs(__name__, "torch")
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self, get_args, overload
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from attnlib._tensors import check_devices, check_tensor, has_autocast
 from attnlib._torch_cache import KVCache
 from attnlib.positions import rotary, sinusoidal
 from attnlib.torch_decoding import attend
-from attnlib.torch_dense import attention_weights, scaled_dot_product_attention
+from attnlib.torch_dense import scaled_dot_product_attention
 
 Lengths = Sequence[int] | Tensor
 Positions = Literal["sinusoidal", "learned", "rotary"]
@@ -198,30 +198,11 @@ class MultiHeadSelfAttention(nn.Module):
         names = ("n_heads", "n_kv_heads", "is_causal", "max_seq_len", "positions")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
-    @overload
     def forward(
         self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
         lengths: Lengths | None = None, cache: KVCache | None = None,
-        need_weights: Literal[False] = False,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
-        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: Literal[True],
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
-        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool,
-    ) -> Tensor | tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self, X: Tensor, attn_mask: Tensor | None = None, *, context: Tensor | None = None,
-        lengths: Lengths | None = None, cache: KVCache | None = None, need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return the output of each token, as `SelfAttention`; with `need_weights` the weights too.
+    ) -> Tensor:
+        """Return the output of each token, as `SelfAttention`.
 
         Args:
             X: the tokens, (…, T, d_model).
@@ -234,14 +215,11 @@ class MultiHeadSelfAttention(nn.Module):
                 next tokens of each sequence, and `lengths` how many of them each has. They see
                 the tokens in the cache, continue their positions, and join them there. If the
                 call fails, the cache is as it was before.
-            need_weights: whether to return the weights of each head too, (…, H, T, S), which are
-                computed for it a second time. Not beside a cache.
         """
         _check_tokens(X, self.W_Q.weight, self.max_seq_len)
-        check_flag("need_weights", need_weights)
         if cache is not None:
-            if context is not None or need_weights:
-                raise ValueError("context must be None and need_weights False beside a cache")
+            if context is not None:
+                raise ValueError("context must be None beside a cache")
             _check_cache(cache, X, attn_mask, lengths, self.is_causal, self.max_seq_len)
             heads = attend(*self._projected(X, cache.lengths), cache, counts=lengths)
         else:
@@ -252,8 +230,6 @@ class MultiHeadSelfAttention(nn.Module):
             query, key, value = self._projected(X, (0,), context)
             heads = scaled_dot_product_attention(query, key, value, **mask, enable_gqa=True)
         output: Tensor = self.W_O(merge_heads(heads))
-        if need_weights:
-            return output, attention_weights(query, key, **mask, enable_gqa=True)
         return output
 
     def _projected(

@@ -283,7 +283,7 @@ def test_representation_says_what_shapes_do_not() -> None:
 # -- a citizen of torch ----------------------------------------------------------------------------
 
 
-# -- weights, and a second sequence ----------------------------------------------------------------
+# -- a second sequence ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_kv_heads", [6, 2])
@@ -294,7 +294,7 @@ def test_a_second_sequence_answers_as_in_torch(n_kv_heads: int) -> None:
         drawn(B, 5, D_MODEL),
     )
     lengths = [5, 3, 1]
-    output, weights = layer(X, context=context, lengths=lengths, need_weights=True)
+    output = layer(X, context=context, lengths=lengths)
     torch_layer = nn.MultiheadAttention(D_MODEL, H, batch_first=True).double()
     with torch.no_grad():  # torch's layer has no groups: each key head is repeated
         d_head, group = D_MODEL // H, H // n_kv_heads
@@ -306,23 +306,8 @@ def test_a_second_sequence_answers_as_in_torch(n_kv_heads: int) -> None:
             getattr(torch_layer, f"in_proj_{kind}").copy_(torch.cat(repeated))
             getattr(torch_layer.out_proj, kind).copy_(getattr(layer.W_O, kind))
     is_padding = ~masks.padding(torch.tensor(lengths), 5)[:, 0, 0]
-    expected = torch_layer(
-        X, context, context, key_padding_mask=is_padding, average_attn_weights=False
-    )
-    torch.testing.assert_close((output, weights), expected)
-    torch.testing.assert_close(layer(X, context=context, lengths=lengths), output)
-
-
-@pytest.mark.parametrize("options", [{"is_causal": True, "positions": "rotary"}, {}])
-def test_weights_are_those_that_the_output_is_made_of(options: Any) -> None:
-    layer, X = multi_head(**options), drawn(B, T, D_MODEL)
-    mask = drawn(H, T, T) > -1
-    output, weights = layer(X, mask, need_weights=True)
-    values = layer.W_V(X).unflatten(-1, (H, -1)).transpose(1, 2)
-    heads = (weights @ values).transpose(1, 2).flatten(2)
-    torch.testing.assert_close(layer.W_O(heads), output)
-    assert weights.shape == (B, H, T, T)
-    assert not weights[:, :, 0, 1:].any() or not options  # causal
+    expected, _ = torch_layer(X, context, context, key_padding_mask=is_padding)
+    torch.testing.assert_close(output, expected)
 
 
 def test_what_a_second_sequence_needs() -> None:
@@ -347,17 +332,14 @@ def test_what_a_second_sequence_needs() -> None:
             multi_head(**options)(X, context=context)
     with pytest.raises(TypeError, match=r"context must be a torch\.Tensor; got list"):
         multi_head()(X, context=[1])
-    with pytest.raises(TypeError, match="need_weights must be True or False; got 1"):
-        multi_head()(X, need_weights=1)
     with pytest.raises(ValueError, match="lengths must hold one length for each sequence of con"):
         multi_head()(X, context=X, lengths=[1])
     with torch.autocast("cpu"):  # the projections cast, so that any of these dtypes will do
         half = X.bfloat16()
         assert multi_head().float()(X.float(), context=half).shape == X.shape
     cache = KVCache(B, H, 11, D_MODEL // H, dtype=torch.float64)
-    for options in ({"context": X}, {"need_weights": True}):
-        with pytest.raises(ValueError, match="context must be None and need_weights False beside"):
-            multi_head(is_causal=True)(X, cache=cache, **options)
+    with pytest.raises(ValueError, match="context must be None beside a cache"):
+        multi_head(is_causal=True)(X, cache=cache, context=X)
 
 
 @every_kind
