@@ -32,13 +32,13 @@ from attnlib import needs
 needs(__name__, "torch")
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from attnlib import torch_blockwise  # noqa: F401 (its operators compute a piece)
-from attnlib._checks import Options, Window, check_flag, checked_count, upcast
+from attnlib._checks import Options, Window, checked_count, upcast
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import Operands, OptTensor, not_computed, unrounded_results
@@ -49,7 +49,7 @@ from attnlib.torch_ring._shards import BALANCES, Plan, Span, check_balance, layo
 from attnlib.torch_ring._threads import operator
 
 __all__ = [
-    "Span", "layout", "ring_attention", "scaled_dot_product_attention",
+    "Span", "layout", "ring_attention", "ring_attention_with_lse", "scaled_dot_product_attention",
     "scaled_dot_product_attention_with_lse", "shard", "unshard",
 ]
 
@@ -134,30 +134,11 @@ def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tupl
 # Between processes --------------------------------------------------------------------------------
 
 
-@overload
 def ring_attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
     scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
-    group: Group = None, with_lse: Literal[False] = False,
-) -> Tensor: ...
-@overload
-def ring_attention(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
-    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
-    group: Group = None, with_lse: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def ring_attention(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
-    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
-    group: Group = None, with_lse: bool,
-) -> Tensor | tuple[Tensor, Tensor]: ...
-@as_autocast_does
-def ring_attention(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
-    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
-    group: Group = None, with_lse: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+    group: Group = None,
+) -> Tensor:
     """Return this rank's shard of the attention output; every rank of the group calls it.
 
     A rank gives its shards of query, key and value, as `layout(n_tokens, size, balance)` deals
@@ -173,14 +154,10 @@ def ring_attention(
         n_tokens: The length of the whole sequence.
         balance: "zigzag" or "contiguous", as in `layout`.
         group: A ProcessGroup, or a DeviceMesh of one dimension; all processes where it is None.
-        with_lse: Whether to return the log-sum-exp of each row too.
-
-    Returns:
-        The output of this rank's queries; with `with_lse` also their log-sum-exp.
 
     Shapes:
         query (…, H, L, d_k), key (…, H_kv, L, d_k), value (…, H_kv, L, d_v) → (…, H, L, d_v), with
-        the L tokens of this rank; lse (…, H, L)
+        the L tokens of this rank
 
     Raises:
         RuntimeError: torch.distributed is not initialized; or another rank is gone.
@@ -203,10 +180,22 @@ def ring_attention(
         tensor([[10.],
                 [15.]])
     """
+    return ring_attention_with_lse(
+        query, key, value, is_causal, n_tokens=n_tokens, scale=scale, enable_gqa=enable_gqa,
+        balance=balance, group=group,
+    )[0]
+
+
+@as_autocast_does
+def ring_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, *, n_tokens: int,
+    scale: float | None = None, enable_gqa: bool = False, balance: str = "zigzag",
+    group: Group = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `ring_attention` does, and the log-sum-exp of each row, (…, H, L)."""
     link = ProcessLink(group)
     tensors = {"query": query, "key": key, "value": value}
     try:
-        check_flag("with_lse", with_lse)
         options = Options(is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
         call = Call((query, key, value), options)
         spans = layout(n_tokens, link.size, balance)
@@ -229,7 +218,7 @@ def ring_attention(
     output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call, unused-ignore]
         call.query, call.key, call.value, link, plan
     )
-    return (output, lse.to(computing_dtype(query.dtype))) if with_lse else output
+    return output, lse.to(computing_dtype(query.dtype))
 
 
 def _without_length(x: Tensor) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
 from attnbook import ring_steps
-from attnlib.torch_ring import layout, ring_attention, shard
+from attnlib.torch_ring import layout, ring_attention, ring_attention_with_lse, shard
 
 Case = tuple[int, str, dict[str, Any]]  # number of tokens, balance, options
 
@@ -35,9 +35,8 @@ def results(case: Case, group: Any = None) -> list[Tensor]:
     rank, size = dist.get_rank(), dist.get_world_size()
     spans = layout(n_tokens, size, balance)[rank]
     *leaves, above = (shard(x, spans).requires_grad_() for x in problem(n_tokens))
-    output, lse = ring_attention(
-        *leaves, n_tokens=n_tokens, balance=balance, enable_gqa=True, group=group, with_lse=True,
-        **options,
+    output, lse = ring_attention_with_lse(
+        *leaves, n_tokens=n_tokens, balance=balance, enable_gqa=True, group=group, **options
     )
     above = above.detach()
     found = torch.autograd.grad((output, lse), leaves, (above, above[..., 0]))
@@ -112,7 +111,6 @@ def disagree() -> list[str]:
         (x, {"n_tokens": 6, "balance": "contiguous"}),
         (x, {"n_tokens": 6.0}),
         ([1.0], {"n_tokens": 6}),  # type: ignore[list-item]
-        (x, {"n_tokens": 6, "with_lse": 1}),
         (x, everyone := {"n_tokens": -1}),
     ]
     for given, options in ours:
