@@ -21,9 +21,9 @@ if importlib.util.find_spec("attncheck") is None:
     what = f"{__name__} needs attncheck, which is not installed"
     raise ModuleNotFoundError(f"{what}: {how}", name="attncheck")
 
-import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -60,33 +60,57 @@ STAGES = {
     "numbers": Stage(
         10, "NaN, huge numbers, any layout, four dtypes", ("numbers", "layouts", "dtypes")
     ),
-    "memory": Stage(12, "no tensor of more than T²/8 numbers"),
+    "memory": Stage(12, "no tensor of more than an eighth of the scores"),
     "gradients": Stage(10, "all gradients, with masks too", ("gradients", "mask gradients")),
-    "recompute": Stage(13, "a backward for which at most T²/8 numbers stay"),
+    "recompute": Stage(13, "a backward for which no more than that stays"),
 }
-# What to look at when a case of a topic fails, in the order in which failures are told.
-HINTS = {
-    "values": "O = softmax(scale · Q Kᵀ) V, where the scale is 1/√d_k unless it is given. The "
-    "softmax runs along the keys, and subtracts the largest score.",
-    "causal": "Query i sees the keys 0 to i, whether there are more keys than queries or fewer.",
-    "masks": "True in a boolean mask keeps a key. A floating mask is added to the scaled scores.",
-    "empty": "A query that sees no key gets zeros: no NaN, and no mean of what the mask removed.",
-    "numbers": "NaN that a mask removes must change nothing, although 0 · NaN is NaN, and a sum on "
-    "the way to the mean must not overflow.",
-    "layouts": "The inputs may lie in memory in any order. They must stay as they are, and the "
-    "result needs memory of its own.",
-    "dtypes": "Compute float16 and bfloat16 in float32, and round once, at the end, to the dtype "
-    "of the query.",
-    "memory": "Take the keys block by block, and hold a maximum, a sum and an output for each row.",
-    "gradients": "With G at the output: dV = Aᵀ G, dS = A ∘ (G Vᵀ − D), dQ = scale · dS K and "
-    "dK = scale · dSᵀ Q, where D is the sum of each row of A ∘ (G Vᵀ).",
-    "mask gradients": "The gradient of a floating mask is dS, summed where the mask is broadcast.",
-    "recompute": "Keep query, key, value, the output and one or two numbers for each row, and "
-    "compute each tile of weights again in the backward.",
-}
+# What to look at: the topic of what fails alike, words in what the report says of it, and the hint.
+# The first line that fits is told.
+HINTS = (
+    ("values", "its own head dimension", "The scale is 1/√d_k, of the query's features and not of "
+     "the value's, and the output has the value's d_v."),
+    ("values", "no scale", "Where no scale is given, the scores are divided by √d_k."),
+    ("values", "scale=0.0", "A scale of 0 is a scale: ask whether it is None."),
+    ("values", "length 0", "Without features all scores are 0, and without keys the output is 0."),
+    ("values", "scores above 80", "Subtract the largest score of each row before you take powers."),
+    ("values", "", "O = softmax(scale · Q Kᵀ) V, where the softmax runs along the keys."),
+    ("causal", "than", "Query i sees the keys 0 to i, counted from the first key, whether there "
+     "are more keys than queries or fewer."),
+    ("causal", "", "Query i sees the keys 0 to i: its own key and those before it."),
+    ("masks", "NaN;", "A block of keys may hold none that a query sees: its largest score is −∞, "
+     "and −∞ − (−∞) is NaN."),
+    ("masks", "a boolean mask", "True in a boolean mask keeps a key."),
+    ("masks", "a floating mask", "A floating mask is added to the scores after they were scaled."),
+    ("masks", "", "A mask broadcasts to (…, L, S). A key that it removes has the weight 0."),
+    ("empty", "NaN", "A query that sees no key gets zeros. The softmax would divide 0 by 0."),
+    ("empty", "", "A query that sees no key gets zeros, and not the mean of what was removed: −∞ "
+     "removes a key, and a large negative number does not."),
+    ("numbers", "removed", "What a mask removes must change nothing, NaN too, although 0 · NaN is "
+     "NaN."),
+    ("numbers", "1e30", "The output is a mean, which is finite. A sum on the way to it must not "
+     "overflow."),
+    ("numbers", "", "NaN that takes part comes out, and NaN that is removed changes nothing."),
+    ("layouts", "modified", "The inputs must stay as they are: nothing is done in place."),
+    ("layouts", "memory", "The result needs memory of its own."),
+    ("layouts", "", "The inputs may lie in memory in any order."),
+    ("dtypes", "", "Compute float16 and bfloat16 in float32, and round once, at the end, to the "
+     "dtype of the query."),
+    ("memory", "numbers", "Where a block has a new largest score, the sum and the output of the "
+     "blocks before are rescaled."),
+    ("memory", "", "Take the keys block by block, and hold a maximum, a sum and an output for each "
+     "row. A whole row of scores is too much."),
+    ("gradients", "removed", "What a mask removes must change no gradient, NaN too."),
+    ("gradients", "rows without keys", "The gradients of a query that sees no key are 0."),
+    ("gradients", "", "With G at the output: dV = Aᵀ G, dS = A ∘ (G Vᵀ − D), dQ = scale · dS K and "
+     "dK = scale · dSᵀ Q, where D is the sum of each row of A ∘ (G Vᵀ)."),
+    ("mask gradients", "", "The gradient of a floating mask is dS, summed where the mask is "
+     "broadcast."),
+    ("recompute", "", "Keep query, key, value, the output and one or two numbers for each row, and "
+     "compute each tile of weights again in the backward."),
+)
 UNASKED = ("bottom-right", "windows", "groups")  # what the lab leaves out
-N_TOKENS = 1024
-MOST = N_TOKENS**2 // 8
+# Queries and keys of the stages that measure memory. Of four rows, one is too much.
+LENGTHS = {"1,024 queries and keys": (1024, 1024), "4 queries, 32,768 keys": (4, 32768)}
 UNWRITTEN = "NotImplementedError without words"  # torch's own come with words
 
 
@@ -94,41 +118,63 @@ def cases(stage: str) -> list[Case]:
     """Return the cases of a stage.
 
     >>> [len(cases(stage)) for stage in STAGES]
-    [39, 37, 48, 83, 2, 143, 2]
+    [39, 37, 48, 83, 3, 143, 3]
     """
     if STAGES[stage].topics:
         found = attncheck.cases(only=STAGES[stage].topics, without=UNASKED)
         return [case for case in found if case.head_dims == found[0].head_dims]
-    name = f"{N_TOKENS} queries and keys"
-    options: dict[str, dict[str, Any]] = {name: {}, f"{name}, causal": {"is_causal": True}}
-    return [Case(stage, name, partial(_long, stage, own)) for name, own in options.items()]
+    square, few = LENGTHS
+    asked = {square: {}, f"{square}, causal": {"is_causal": True}, few: {}}
+    return [
+        Case(stage, name, partial(_long, stage, LENGTHS[name.removesuffix(", causal")], options))
+        for name, options in asked.items()
+    ]
 
 
-def _long(stage: str, options: dict[str, Any], setting: Setting) -> Call:
-    dtype = setting.dtype
-    drawn = np.random.default_rng(0).standard_normal((4, 1, 1, N_TOKENS, 8)).astype(dtype)
-    *arrays, upstream = drawn.astype(np.float64)
+def _long(stage: str, lengths: tuple[int, int], options: dict[str, Any], setting: Setting) -> Call:
+    dtype, rng = setting.dtype, np.random.default_rng(0)
+    rows = {"query": lengths[0], "key": lengths[1], "value": lengths[1], "upstream": lengths[0]}
+    drawn = {n: rng.standard_normal((1, 1, length, 8)).astype(dtype) for n, length in rows.items()}
+    *arrays, upstream = (x.astype(np.float64) for x in drawn.values())
     given = {n: Given(x, dtype) for n, x in zip(("query", "key", "value"), arrays, strict=True)}
     if stage == "recompute":
         return Call(given, options, Given(upstream, dtype))
-    return Call(given, options, truth=numpy_dense.scaled_dot_product_attention(*arrays, **options))
+    query, key, value = arrays
+    truth = numpy_dense.scaled_dot_product_attention(query, key, value, **options)
+    return Call(given, options, truth=truth)
+
+
+def most_numbers(call: Call) -> tuple[int, int]:
+    """Return how many numbers a tensor may have, and how many may stay for the backward.
+
+    A tensor as large as an input may be made, and the inputs and the output may stay.
+    """
+    query, key, value = (call.given[name].numbers for name in ("query", "key", "value"))
+    eighth, output = query.shape[-2] * key.shape[-2] // 8, query[..., 0].size * value.shape[-1]
+    return eighth, eighth + query.size + key.size + value.size + output
 
 
 def _judged(case: Case, attention: Callable[..., Any], watch: Watch) -> Result:
     """Return what became of a case. Where memory is measured, its limit counts too."""
-    kept, measured = Kept(attention), case.topic in ("memory", "recompute")
+    measured = case.topic in ("memory", "recompute")
+    kept = Kept(attention)
+    watch.inputs = {own.numbers.size for own in case.call.given.values()}
+    watch.checkpoints = case.topic != "recompute"
     try:
-        with watch:
+        with watch, kept if measured else nullcontext():
             attention = kept if measured else attention
             result = attncheck.judge(case, attention, attncheck.backend_for("torch"))
     except SystemExit:
         return Result(case, False, f"{case.call}\nexpected a result, but the program was ended")
     if measured and result.passed:
-        wrong = f"{case.call}\nexpected at most T²/8 = {MOST:,} numbers"
-        if watch.largest > MOST:
-            return Result(case, False, f"{wrong} in a tensor,\ngot {watch.made}")
-        if kept.numbers > MOST:
-            return Result(case, False, f"{wrong} kept for the backward, got {kept.numbers:,}")
+        largest, most = most_numbers(case.call)
+        wrong = f"{case.call}\nexpected at most"
+        if watch.largest > largest:
+            words = f"{wrong} {largest:,} numbers in a tensor, an eighth of the scores,"
+            return Result(case, False, f"{words}\ngot {watch.made}", "a large tensor")
+        if kept.most > most:
+            words = f"{wrong} {most:,} numbers kept for the backward (inputs, output and an eighth"
+            return Result(case, False, f"{words}\nof the scores), got {kept.most:,}", "kept")
     return result
 
 
@@ -138,33 +184,45 @@ class Outcome(NamedTuple):
     stage: str
     verdict: str = "not asked"
     results: Sequence[Result] = ()
+    refused: str = ""  # what the function called
 
     def lines(self) -> Iterator[str]:
         """Yield the line of the stage, and what to look at if the stage is not passed."""
         chapter, asks, _ = STAGES[self.stage]
         failed = [result for result in self.results if not result.passed]
-        end, words = "", ""
+        end, words, alike = "", "", None
         if self.verdict == "passed":
             end = f", {len(self.results)} cases"
         elif self.verdict == "failed":
             end = f" in {len(failed)} of {len(self.results)} cases; see chapter {chapter}"
-            words = HINTS[min(failed, key=_order).case.topic]
+            alike = min(attncheck.Report(self.results).groups, key=_order)
+            words = _hint(alike)
         elif self.verdict == "still to write":
             end, words = f"; see chapter {chapter}", f"This stage asks for {asks}."
         elif self.verdict == "refused":
-            words = "The function calls torch's own attention. Write the sum yourself."
+            words = f"The function calls {self.refused}. Write that yourself."
         yield f"{[*STAGES].index(self.stage) + 1} {self.stage:11}{self.verdict}{end}"
         yield from textwrap.wrap(words, 78, initial_indent="  ", subsequent_indent="  ")
-        if failed:
-            first = min(failed, key=_order)
+        if alike is not None:
+            n = len(alike.results)
+            said = f"{n} case{'s' * (n > 1)}: {alike.kind}"
+            said += f"; {alike.condition}" if alike.condition.startswith("every one") else ""
+            yield from textwrap.wrap(said, 78, initial_indent="     ", subsequent_indent="     ")
+            first = alike.smallest
             yield from textwrap.indent(f"{first.case}\n{first.message}", "     ").splitlines()
 
 
-def _order(result: Result) -> tuple[int, float]:
-    """Return what sorts failures: by topic, then the fewest scores, but those without any last."""
-    query, key, *_ = result.case.call.given.values()
-    scores = query.numbers.shape[-2] * key.numbers.shape[-2]
-    return [*HINTS].index(result.case.topic), scores or math.inf
+def _order(alike: Any) -> tuple[int, int]:
+    """Return what sorts failures that are alike: by topic, then the most first."""
+    topics = list(dict.fromkeys(topic for topic, *_ in HINTS))
+    return topics.index(alike.smallest.case.topic), -len(alike.results)
+
+
+def _hint(alike: Any) -> str:
+    """Return what to look at, for failures that are alike."""
+    said = f"{alike.kind}; {alike.condition}; {alike.smallest.case}"
+    topic = alike.smallest.case.topic
+    return next(hint for own, words, hint in HINTS if own == topic and words in said)
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,7 +281,7 @@ def _outcome(stage: str, attention: Callable[..., Any]) -> Outcome:
         watch = Watch()
         results.append(_judged(case, attention, watch))
         if watch.refused:
-            return Outcome(stage, "refused")
+            return Outcome(stage, "refused", refused=watch.refused)
     messages = [result.message for result in results if not result.passed]
     if messages and all(UNWRITTEN in message for message in messages):
         return Outcome(stage, "still to write")

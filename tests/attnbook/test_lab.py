@@ -10,6 +10,7 @@ import inspect
 import runpy
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from lab_attentions import with_mistake
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
+from torch.utils.checkpoint import checkpoint
 
 from attnbook import lab
 from attnbook.lab import my_attention
@@ -98,7 +100,20 @@ def tells(report: lab.Report, stage: str) -> None:
     assert report.stopped_at == stage and not report.passed, report
     assert "expected" in repr(report)
     assert f"see chapter {lab.STAGES[stage].chapter}" in repr(report)
-    assert len(repr(report).splitlines()) <= 13
+    assert len(repr(report).splitlines()) <= 15
+
+
+# Of some mistakes, words of the hint and the smallest call of those that fail alike.
+HINTED = {
+    "no scale": ("Where no scale is given", "values: queries: 1, keys: 2, float32"),
+    "divided by the root of d_v": ("and not of the value's", "values: query (5, E), key (7, E)"),
+    "causal, off by one": ("its own key and those before", "causal: queries: 2, keys: 1"),
+    "causal at the bottom right": ("counted from the first key", "causal: queries: 2, keys: 1"),
+    "a floating mask is scaled": ("after they were scaled", "masks: a floating mask (3, 5, 7)"),
+    "a large negative number for −∞": ("a large negative number does not", "empty: a boolean"),
+    "NaN in empty rows": ("A block of keys may hold none", "masks: 131 keys, of which a"),
+    "the query is scaled in place": ("nothing is done in place", "layouts: one key, whose"),
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -107,6 +122,8 @@ def test_the_stage_of_a_wrong_attention_notices_it(mistake: str) -> None:
     report = lab.grade(wrong(mistake), [stage])
     assert [outcome.verdict for outcome in report.outcomes] == ["failed"]
     tells(report, stage)
+    hint, case = HINTED.get(mistake, ("", ""))
+    assert hint in " ".join(repr(report).split()) and f"\n     {case}" in repr(report)
 
 
 # On each change one is asked what comes before its stage, too.
@@ -135,14 +152,9 @@ def test_the_matrix_form_stops_at_memory() -> None:
     assert "got 1,048,576 in shape (1, 1024, 1024), from aten.bmm.default" in repr(report)
 
 
-def test_the_smallest_case_is_told() -> None:
-    """Of the first topic that fails; what has no numbers comes last."""
-    told = repr(lab.grade(wrong("no scale")))
-    assert "\n     values: queries: 1, keys: 2, float32\n" in told
-    told = repr(lab.grade(lambda *_, **__: None, ["masks"]))
-    assert "\n     masks: a boolean mask (7,), True takes part, float32\n" in told
-    told = repr(lab.grade(wrong("NaN in empty rows"), ["masks"]))
-    assert "\n     masks: 131 keys, of which a " in told and ", got nan" in told
+def test_a_hint_for_each_topic_fits_everything() -> None:
+    topics = {topic for topic, words, _ in lab.HINTS if not words}
+    assert topics == {case.topic for stage in lab.STAGES for case in lab.cases(stage)}
 
 
 # -- torch's own attention ----------------------------------------------------------------------
@@ -191,7 +203,7 @@ def hidden(*arguments: Any, **options: Any) -> Tensor:
 def test_torch_s_own_attention_is_refused(function: Callable[..., Any], stage: str) -> None:
     report = lab.grade(function, [stage])
     assert report.outcomes[0].verdict == "refused"
-    assert "The function calls torch's own attention. Write the sum yourself." in repr(report)
+    assert "The function calls torch's own attention. Write that yourself." in repr(report)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -279,16 +291,61 @@ def test_what_stays_is_counted_once() -> None:
 
     kept = Kept(double)
     query, key = (torch.ones(7, requires_grad=True) for _ in range(2))
-    assert kept(query=query, key=key).shape == (7,)
-    assert kept.numbers == 21  # query, key and their product
+    with kept:
+        output = kept(query=query, key=key)
+    assert kept.now == kept.most == 21  # query, key and their product
+    del output
+    assert (kept.now, kept.most) == (0, 21)
     nothing = Kept(lambda *_, **__: None)
-    assert nothing(query=query) is None and nothing.numbers == 0
+    with nothing:
+        assert nothing(query=query) is None and nothing.most == 0
 
 
-def test_a_backward_may_not_make_the_whole_matrix() -> None:
-    report = lab.grade(recomputed(DENSE), ["memory", "recompute"])
-    assert report.stopped_at == "recompute"
-    assert "numbers in a tensor,\n     got 1,048,576" in repr(report)
+def rows_at_a_time(part: Callable[..., Any]) -> Callable[..., Tensor]:
+    """A block of queries against all keys, with a plain softmax."""
+
+    def attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+        rows = lab_attentions.blocks(query.shape[-2])
+        return torch.cat([part(query[..., r, :], key, value, r, is_causal) for r in rows], -2)
+
+    return attention
+
+
+def plain(query: Tensor, key: Tensor, value: Tensor, rows: slice, is_causal: bool) -> Tensor:
+    scores = query @ key.mT * query.shape[-1] ** -0.5
+    if is_causal:
+        later = torch.arange(key.shape[-2]) > torch.arange(rows.start, rows.stop)[:, None]
+        scores = scores.masked_fill(later, -torch.inf)
+    return scores.softmax(-1) @ value
+
+
+def folded(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> Tensor:
+    """Block after block of keys, with every step in the graph."""
+    return lab_attentions.fold(query, key, value, None, is_causal, query.shape[-1] ** -0.5)[0]
+
+
+AROUND = {
+    "a matrix in the backward": (recomputed(DENSE), "got 1,048,576 in shape (1, 1024, 1024)"),
+    "checkpoints": (
+        rows_at_a_time(partial(checkpoint, plain, use_reentrant=False)), "torch.utils.checkpoint",
+    ),
+    "reentrant checkpoints": (
+        rows_at_a_time(partial(checkpoint, plain, use_reentrant=True)), "torch.utils.checkpoint",
+    ),
+    "a graph that the backward builds": (recomputed(folded), "numbers kept for the backward"),
+}
+
+
+@pytest.mark.parametrize("way", AROUND)
+def test_there_is_no_way_around_the_last_stage(way: str) -> None:
+    attention, said = AROUND[way]
+    report = lab.grade(attention, ["recompute"])
+    assert not report.passed and said in repr(report)
+
+
+def test_a_row_of_scores_is_too_much_in_the_forward_too() -> None:
+    report = lab.grade(rows_at_a_time(plain), ["memory"])
+    assert "A whole row of scores" in repr(report) and "got 131,072 in" in repr(report)
     assert lab.grade(recomputed(BLOCKWISE), ["memory", "recompute"]).passed
 
 
