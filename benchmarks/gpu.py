@@ -33,10 +33,9 @@ from attnlib import implementations, torch_dense
 from benchmarks.timing import RESULTS, machine, store
 
 HEADS, ROUNDS = 16, 10
-ATOMIC = "triton_fused, deterministic=False"
-OURS = ("triton_fused", ATOMIC, "torch_blockwise", "torch_dense")
+OURS = ("triton_fused", "torch_blockwise", "torch_dense")
 # The products of a tile that a backward computes; the forward has two. The usual count is five.
-PRODUCTS = {"triton_fused": 7, ATOMIC: 5, "torch_blockwise": 5, "torch_dense": 4}
+PRODUCTS = {"triton_fused": 7, "torch_blockwise": 5, "torch_dense": 4}
 # How long the GPU sleeps before it is timed, in its own cycles, at first and at most.
 SLEEP, LONGEST_SLEEP = 2**22, 2**26
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
@@ -119,8 +118,6 @@ def forms() -> dict[str, Form]:
     """Return what is measured, by name."""
     here = implementations()
     found: dict[str, Form] = {name: here[name] for name in OURS if name in here}
-    if "triton_fused" in found:
-        found[ATOMIC] = functools.partial(found["triton_fused"], deterministic=False)
     return found | {name: pinned(name) for name in BACKENDS} | {"FlexAttention": flex()}
 
 
@@ -212,9 +209,6 @@ def measured(
     for name, form in candidates.items():
         row: dict[str, object] = asdict(case) | {"form": name, "error": None, "allowed": allowed}
         rows[name] = row
-        if name == ATOMIC and not case.backward:
-            row["why_not"] = "its forward is that of triton_fused"
-            continue
         if name == "torch_dense" and case.n_tokens > LONGEST_DENSE:
             row["why_not"] = "its matrices do not fit the memory"
             continue

@@ -34,17 +34,16 @@ KERNELS = {
     "keys_backward": tuning.KEYS_BACKWARD,
     "mask_backward": tuning.MASK_BACKWARD,
 }
-# The band, the dtype of the mask, and whether dQ has a kernel of its own.
-CASES: dict[str, tuple[Band, str, bool]] = {
-    "full": (Band(), "", True),
-    "causal": (Band(0, None, 0), "", True),
-    "causal, atomic additions": (Band(0, None, 0), "", False),
-    "bottom-right": (Band(-24, None, 0), "", True),
-    "window": (Band(0, 256, 0), "", True),
-    "left bound": (Band(3, 100, None), "", True),
-    "boolean mask": (Band(), "bool", True),
-    "floating mask": (Band(), "float16", True),
-    "window and mask": (Band(0, 256, 0), "bool", True),
+# The band, and the dtype of the mask.
+CASES: dict[str, tuple[Band, str]] = {
+    "full": (Band(), ""),
+    "causal": (Band(0, None, 0), ""),
+    "bottom-right": (Band(-24, None, 0), ""),
+    "window": (Band(0, 256, 0), ""),
+    "left bound": (Band(3, 100, None), ""),
+    "boolean mask": (Band(), "bool"),
+    "floating mask": (Band(), "float16"),
+    "window and mask": (Band(0, 256, 0), "bool"),
 }
 KINDS = ["products", "exponentials", "fused", "sums", "factors", "maxima", "comparisons"]
 KINDS += ["selections", "conversions", "copies", "shared memory", "spills", "other"]
@@ -86,7 +85,7 @@ def compiled(setting: Setting) -> list[Row]:
     """Compile a kernel as it is started for 4 heads of 1,024 tokens."""
     from triton.runtime.jit import JITFunction
 
-    band, mask_dtype, deterministic = CASES[setting.case]
+    band, mask_dtype = CASES[setting.case]
     dtype, rows = getattr(torch, setting.dtype), []
     query, key, value, output, lost = (
         torch.zeros(1, 4, 1024, setting.width, dtype=dtype) for _ in range(5)
@@ -95,15 +94,15 @@ def compiled(setting: Setting) -> list[Row]:
     lse, m, log2_ell = (torch.zeros(1, 4, 1024, dtype=wide) for _ in range(3))
     mask_dtype = setting.dtype if setting.kernel == "mask_backward" else mask_dtype
     mask = torch.ones(1024, 1024, dtype=getattr(torch, mask_dtype)) if mask_dtype else None
-    operands = Operands(query, key, value, mask, band, 0.1, 1, [deterministic, 0])
+    operands = Operands(query, key, value, mask, band, 0.1, 1, [0])
     kept, upstream = Kept(output, m, log2_ell, lost), Upstream(output, lse)
     run, choose = JITFunction.run, tuning.Kernel.chosen
 
     def compile_only(function: Any, *arguments: Any, grid: Any, warmup: bool, **given: Any) -> None:
         if function.fn.__name__ == setting.kernel:
             kernel = run(function, *arguments, grid=grid, warmup=True, **given)
-            wanted = given.get("WANTED", Wanted(False, False, False))
-            found = zip(("dQ", "dK", "dV"), wanted, strict=True)
+            wanted = given.get("WANTED", Wanted(False, False))
+            found = zip(("dK", "dV"), wanted, strict=True)
             rows.append(Row(setting, " ".join(name for name, is_ in found if is_), read(kernel)))
 
     JITFunction.run = compile_only

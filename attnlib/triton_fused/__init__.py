@@ -34,7 +34,7 @@ import math
 import torch
 from torch import Tensor
 
-from attnlib._checks import Options, Window, check_flag
+from attnlib._checks import Options, Window
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import (
@@ -61,7 +61,6 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    deterministic: bool = True,
 ) -> Tensor:
     """Return the attention output: for each query a weighted mean of the values.
 
@@ -69,10 +68,9 @@ def scaled_dot_product_attention(
 
     Masks, empty rows and NaN are those of `torch_blockwise`, in tiles of the kernel's size. The
     products of queries and keys must stay within float32 before they are scaled. The same call
-    gives the same bits; with `deterministic=False` the backward is faster, and the last bits of
-    the query's gradient may change from call to call. A floating mask has a gradient, in memory of
-    its own shape, summed where the mask is broadcast. Tensors that are not on a GPU, where
-    there is no interpreter, raise a ValueError; second derivatives a RuntimeError.
+    gives the same bits. A floating mask has a gradient, in memory of its own shape, summed where
+    the mask is broadcast. Tensors that are not on a GPU, where there is no interpreter, raise a
+    ValueError; second derivatives a RuntimeError.
 
     Source:
         Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
@@ -85,15 +83,14 @@ def scaled_dot_product_attention(
         15.0
     """
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, deterministic)[0]
+    return _attend(query, key, value, options)[0]
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, deterministic: bool
+    query: Tensor, key: Tensor, value: Tensor, options: Options
 ) -> tuple[Tensor, Tensor]:
     """Return the output, and the log-sum-exp."""
     call = Call((query, key, value), options)
-    check_flag("deterministic", deterministic)
     _check_that_it_runs(call.query, call.value)
     scale = call.scale_asked_for
     if scale is not None and scale <= 0:
@@ -106,7 +103,7 @@ def _attend(
     # What half precision loses is kept for the backward alone.
     keeps = call.query.element_size() < 4 and torch.is_grad_enabled()
     keeps = keeps and any(x is not None and x.requires_grad for x in leaves)
-    results = _operator(call, [deterministic, keeps])
+    results = _operator(call, [keeps])
     return call.finish(results.output, results.lse)
 
 
@@ -115,11 +112,10 @@ def scaled_dot_product_attention_with_lse(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    deterministic: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, deterministic)
+    return _attend(query, key, value, options)
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
@@ -127,7 +123,7 @@ document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TE
 
 def _like(operands: Operands) -> Results:
     """Return the results' memory, with nothing in it."""
-    dtype, scale, (_, keeps) = operands.query.dtype, operands.scale_asked_for, operands.options
+    dtype, scale, (keeps,) = operands.query.dtype, operands.scale_asked_for, operands.options
     # The dtype that sums are kept in must hold scale · log₂e.
     wide = computing_dtype(dtype, None if scale is None else scale / math.log(2))
     results = empty_results(operands, dtype, wide)

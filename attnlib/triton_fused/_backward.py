@@ -4,13 +4,11 @@
     D  = rowsum(dO ∘ O) - dL             dS = P ∘ (dO Vᵀ - D)
     dQ = scale · dS K                    dK = scale · dSᵀ Q
 
-A gradient is added up in float32, by one program, so that the same call gives the
-same bits: `keys_backward` owns a block of keys and adds up dK and dV over all queries (of all heads
-that share the key head), `query_backward` owns a block of queries and adds up dQ over all keys.
-Each recomputes the scores: seven products instead of five. `keys_backward` can also add its share
-of dQ to memory by atomic additions, which makes five products in all; the order of these additions,
-and so the last bits, change from call to call. Of more than 256 features of a key and a value
-together dK and dV come one after the other, which is one product more.
+A gradient is added up in float32, by one program, so that the same call gives the same bits:
+`keys_backward` owns a block of keys and adds up dK and dV over all queries (of all heads that share
+the key head), `query_backward` owns a block of queries and adds up dQ over all keys. Each
+recomputes the scores: seven products instead of five. Of more than 256 features of a key and a
+value together dK and dV come one after the other, which is one product more.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -32,7 +30,6 @@ from attnlib.triton_fused._tiles import (
     key_span,
     load,
     narrow,
-    offsets,
     owned,
     product,
     query_span,
@@ -51,10 +48,9 @@ class Rows(NamedTuple):
     D: Any  # rowsum(dO ∘ O) - dL
 
 
-class Gradients(NamedTuple):
-    """Views of the gradients' memory; None for what a kernel does not write."""
+class KeyGradients(NamedTuple):
+    """Views of the memory for dK and dV; None for what is not wanted."""
 
-    query: Any
     key: Any
     value: Any
 
@@ -82,13 +78,11 @@ class Stream(NamedTuple):
     inputs: Any
     d_output: Any
     numbers: Any
-    d_query: Any  # None where dQ is not added to
 
 
 class Wanted(NamedTuple):
-    """Which gradients `keys_backward` computes; that of the query by atomic additions."""
+    """Which gradients `keys_backward` computes."""
 
-    by_query: bool
     by_key: bool
     by_value: bool
 
@@ -172,7 +166,7 @@ def gather_query(
 
 @triton.jit(do_not_specialize=["case"])
 def query_backward(
-    inputs, d_output, numbers, gradients, scale, sizes, case,
+    inputs, d_output, numbers, d_query, scale, sizes, case,
     CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):
     """Compute dQ of a block of queries. The walk over the keys is that of the forward."""
@@ -200,7 +194,7 @@ def query_backward(
         )
     d_q = gather_query(d_q, own, inputs, scales, sizes, whole, rest, CHOICES, BLOCK_K, True)
     d_q = gather_query(d_q, own, inputs, scales, sizes, rest, end, CHOICES, BLOCK_K, False)
-    d_query = head_of(gradients.query, batch, head)
+    d_query = head_of(d_query, batch, head)
     d_q = narrow(d_q * scales.scale, d_query.start.dtype.element_ty)
     store(d_query, d_q, rows, n_queries, CHOICES.E, CHOICES.BLOCK_E)
 
@@ -235,13 +229,6 @@ def gather_keys(
         d_scores = narrow(d_scores, CHOICES.DTYPE)
         if WANTED.by_key:
             d_k = product(d_scores, q, d_k, CHOICES.WIDE)
-        if WANTED.by_query:
-            k = zero_unseen(own.k, scores, 1, CHOICES.MASK)
-            d_q = product(tl.trans(d_scores), k, None, CHOICES.WIDE)
-            columns = tl.arange(0, CHOICES.BLOCK_E)
-            exists = (rows < sizes.n_queries)[:, None] & (columns < CHOICES.E)[None, :]
-            pointers = stream.d_query.start + offsets(rows, columns, stream.d_query.strides)
-            tl.atomic_add(pointers, d_q * scales.scale, exists, sem="relaxed")
     return KeySums(d_k, d_v)
 
 
@@ -254,8 +241,7 @@ def keys_backward(
     """Compute dK and dV of a block of keys, summed over query heads that share it.
 
     MEMBERS: so many query heads, of the GROUP that shares a key head. Where they are fewer, there
-    are sums for each share of the group. WHOLE_Q: blocks of queries have no ragged end. dQ, if it
-    is wanted too, lies in zeros.
+    are sums for each share of the group. WHOLE_Q: blocks of queries have no ragged end.
     """
     n_keys = sizes.n_keys
     scales = scales_of(scale, CHOICES)
@@ -284,7 +270,6 @@ def keys_backward(
             heads_of(inputs, batch, head, key_head, CHOICES),
             head_of(d_output, batch, head),
             numbers_of(numbers, batch, head, sizes),
-            head_of(gradients.query, batch, head) if WANTED.by_query else None,
         )
         sums = gather_keys(
             sums, own, stream, scales, sizes, start, whole, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, False

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlib._checks import Band
 from attnlib._torch_operators import Kept, Operands, OptTensor, Results, Upstream, near_overflow
-from attnlib.triton_fused._backward import Gradients, Rows, Wanted, compute_d
+from attnlib.triton_fused._backward import KeyGradients, Rows, Wanted, compute_d
 from attnlib.triton_fused._forward import Outputs
 from attnlib.triton_fused._mask_backward import Shared
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
@@ -162,25 +162,21 @@ def differentiate(
 ) -> list[OptTensor]:
     """Return the gradients that are needed, each with all leading dimensions of the result.
 
-    That of the mask has the shape of the mask. It is in float32 (or float64), and so are a gradient
-    that will be summed over leading dimensions or over shares of a group, and dQ by atomic
-    additions, which is computed where the first option, `deterministic`, is False.
+    That of the mask has the shape of the mask. It is in float32 (or float64), and so is a gradient
+    that will be summed over leading dimensions or over shares of a group.
     """
-    query, key, value, mask, band, _, group, (deterministic, *_) = operands
+    query, key, value, mask, band, _, group, _ = operands
     batch, wide, scale = kept.output.shape[:-2], kept.m.dtype, operands.scale
     level = _level_all(operands, batch)
     members = _members(level, group)
-    scatters = bool(needed[0]) and not deterministic
     gradients: list[OptTensor] = []
     for i, (x, y, need) in enumerate(zip((query, key, value), level, needed, strict=False)):
         assert y is not None
-        adds_up = scatters and i == 0
         shares = 1 if i == 0 else group // members
-        alone = x.numel() == y.numel() and shares == 1 and not adds_up
-        empty = torch.zeros if adds_up else torch.empty
+        alone = x.numel() == y.numel() and shares == 1
         shape = *y.shape[:-3], y.shape[-3] * shares, *y.shape[-2:]
         dtype = x.dtype if alone else wide
-        gradients.append(empty(shape, dtype=dtype, device=x.device) if need else None)
+        gradients.append(torch.empty(shape, dtype=dtype, device=x.device) if need else None)
     d_mask = level_d_mask = None
     if needed[3] and mask is not None:
         d_mask = torch.zeros(mask.shape, dtype=wide, device=mask.device)
@@ -205,10 +201,10 @@ def differentiate(
             )
             common = arguments(q, k, v, mask, wide, scale, band, group, lost is not None)
             common |= {"d_output": _view(d_o), "numbers": Rows(m, log2_ell, D)}
-            if d_q is not None and not scatters:
-                QUERY_BACKWARD(heads, **common, gradients=Gradients(_view(d_q), None, None))
-            written = Gradients(_view(d_q) if scatters else None, _view(d_k), _view(d_v))
-            for wanted in _passes(Wanted(scatters, *needed[1:3]), common["CHOICES"]):
+            if d_q is not None:
+                QUERY_BACKWARD(heads, **common, d_query=_view(d_q))
+            written = KeyGradients(_view(d_k), _view(d_v))
+            for wanted in _passes(Wanted(*needed[1:3]), common["CHOICES"]):
                 KEYS_BACKWARD(
                     heads // members, **common, gradients=written, WANTED=wanted, MEMBERS=members,
                     WHOLE_Q=n_queries % 128 == 0,
@@ -260,5 +256,5 @@ def _passes(wanted: Wanted, choices: Choices) -> list[Wanted]:
     """Return what is computed together: dK and dV of many features, one after the other."""
     passes = [wanted]
     if choices.BLOCK_E + choices.BLOCK_V > WIDEST_SUMS:
-        passes = [wanted._replace(by_value=False), Wanted(False, False, wanted.by_value)]
+        passes = [wanted._replace(by_value=False), wanted._replace(by_key=False)]
     return [each for each in passes if any(each)]

@@ -147,7 +147,6 @@ class Kernel:
             [self.config(b) for b in blocks],
             key=self.key,
             prune_configs_by={"early_config_prune": self._prune},
-            pre_hook=_start_at_zero,
         )(function)
 
     @staticmethod
@@ -218,12 +217,6 @@ class Kernel:
         else:
             options = self.config(blocks).all_kwargs()
             self.function[grid](**arguments, **options, enable_fp_fusion=True)
-
-
-def _start_at_zero(arguments: dict[str, Any], reset_only: bool = False) -> None:
-    """Undo what a timed call scattered."""
-    if "WANTED" in arguments and arguments["WANTED"].by_query:
-        arguments["gradients"].query.start.zero_()
 
 
 FORWARD = Kernel(forward, QUERY_BLOCKS, "queries")

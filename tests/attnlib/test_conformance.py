@@ -38,7 +38,7 @@ def test_the_signature_is_the_one_of_torch(form: Implementation) -> None:
         assert [p.default for p in parameters.values()][3:8] == [None, 0.0, False, None, False]
         for name, parameter in list(parameters.items())[6:]:
             assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
-            known = name in ("scale", "enable_gqa", "causal_align", "window", "deterministic")
+            known = name in ("scale", "enable_gqa", "causal_align", "window")
             assert known or name.startswith("block_size") or name in ("n_devices", "balance")
 
 

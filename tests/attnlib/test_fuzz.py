@@ -199,7 +199,6 @@ def more_options(form: Implementation) -> dict[str, list[Any]]:
         "torch_blockwise": {"block_size_q": sizes, "block_size_k": sizes},
         "torch_decoding": {"block_size_k": sizes},
         "torch_ring": {"n_devices": [1, 2, 3, 5], "balance": ["zigzag", "contiguous"]},
-        "triton_fused": {"deterministic": [True, False]},
     }.get(form.name, {})
 
 

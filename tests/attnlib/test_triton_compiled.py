@@ -172,15 +172,13 @@ def test_every_choice_is_what_its_tile_needs(tmp_path: Path, arch: int, width: i
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case != "causal"])
 def test_every_kind_of_call_compiles(tmp_path: Path, case: str) -> None:
-    """Masks, windows, alignments, and dQ by atomic additions; of float64 the smallest choice."""
+    """Masks, windows and alignments; of float64 the smallest choice."""
     options = ("--architectures", 90, "--widths", 16, "--first", 1, "--case", case)
     assert report(tmp_path, *options, "--dtype", "float64")
     options = ("--architectures", 90, "--widths", 128, "--first", 2, "--case", case)
     rows = report(tmp_path, *options)
     kernels = {"forward", "query_backward", "keys_backward", "mask_backward"}
-    assert {row.setting.kernel for row in rows} == kernels - (
-        {"query_backward"} if "atomic" in case else set()
-    )
+    assert {row.setting.kernel for row in rows} == kernels
     n_loops = 3 if case in ("window", "left bound", "window and mask") else 2
     for row in rows:
         assert len(row.code.loops) == (1 if row.setting.kernel == "mask_backward" else n_loops)

@@ -38,7 +38,7 @@ from attnlib.triton_fused import (
     scaled_dot_product_attention_with_lse,
     tuning,
 )
-from attnlib.triton_fused._tiles import Choices, Sizes, View
+from attnlib.triton_fused._tiles import Choices, Sizes
 from attnlib.triton_fused.tuning import (
     FORWARD,
     KEYS_BACKWARD,
@@ -105,10 +105,10 @@ def results(
     return [*found, *torch.autograd.grad(found, leaves, above)]
 
 
-def hold(tensors: list[Tensor], deterministic: bool = True, **options: Any) -> list[Tensor]:
+def hold(tensors: list[Tensor], **options: Any) -> list[Tensor]:
     """Hold output, log-sum-exp and gradients against plain PyTorch in float64."""
     attend = scaled_dot_product_attention_with_lse
-    found = results(attend, tensors, deterministic=deterministic, **options)
+    found = results(attend, tensors, **options)
     dtype = array(found[0]).dtype.name
     sums = "float32" if dtype in HALF else dtype
     above = [normal(*x.shape, seed=5 + i).to(x) for i, x in enumerate(found[:2])]
@@ -205,29 +205,9 @@ def test_more_than_256_features_are_refused(widths: tuple[int, int]) -> None:
         scaled_dot_product_attention(*case("full", 3, 4, widths=widths)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("full", torch.bfloat16),
-        # With masks: test_many_features…, and the bands of test_triton_bands.
-        slow("causal", torch.float32),
-        slow("boolean", torch.float64),
-        slow("floating", torch.float32),
-    ],
-)
-def test_the_faster_backward_is_right_too(name: str, dtype: torch.dtype) -> None:
-    tensors, options = case(name, 17, 20, dtype, group=2, n_heads=1)
-    hold(tensors, **options, deterministic=False)
-
-
 def test_a_mask_that_learns() -> None:
     tensors, options = case("floating", 17, 20, torch.bfloat16, group=2, n_heads=1)
     hold(tensors, **options)
-
-
-def test_deterministic_is_a_flag() -> None:
-    with pytest.raises(TypeError, match="deterministic must be True or False; got 1"):
-        scaled_dot_product_attention(*case("full", 3, 4)[0], deterministic=1)  # type: ignore[arg-type]
 
 
 # -- which kernels start ---------------------------------------------------------------------------
@@ -240,8 +220,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]
     call = tuning.Kernel.__call__
 
     def noted(kernel: Any, heads: int, **given: Any) -> None:
-        scatters = "WANTED" in given and given["WANTED"].by_query
-        found.append((kernel.function.__name__ + "+" * scatters, given))
+        found.append((kernel.function.__name__, given))
         call(kernel, heads, **given)
 
     monkeypatch.setattr(tuning.Kernel, "__call__", noted)
@@ -251,15 +230,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]
 def test_only_what_is_wanted_is_computed(started: list[tuple[str, Any]]) -> None:
     tensors, _ = case("full", 3, 4, n_heads=1)
     everything: list[Tensor] = []
-    for by, deterministic, expected in (
-        ((0, 1, 2), True, ["query_backward", "keys_backward"]),
-        ((0,), True, ["query_backward"]),
-        ((1,), True, ["keys_backward"]),
-        ((2,), False, ["keys_backward"]),
-        ((0, 1, 2), False, ["keys_backward+"]),
+    for by, expected in (
+        ((0, 1, 2), ["query_backward", "keys_backward"]),
+        ((0,), ["query_backward"]),
+        ((1,), ["keys_backward"]),
+        ((2,), ["keys_backward"]),
     ):
         leaves = [x.clone().requires_grad_(i in by) for i, x in enumerate(tensors)]
-        output = scaled_dot_product_attention(*leaves, deterministic=deterministic)
+        output = scaled_dot_product_attention(*leaves)
         found = torch.autograd.grad(output.square().sum(), [leaves[i] for i in by])
         everything = everything or list(found)
         torch.testing.assert_close(list(found), [everything[i] for i in by])
@@ -267,13 +245,13 @@ def test_only_what_is_wanted_is_computed(started: list[tuple[str, Any]]) -> None
         started.clear()
 
 
-@pytest.mark.parametrize(("name", "deterministic"), [slow("causal", True), ("floating", False)])
+@pytest.mark.parametrize("name", [slow("causal"), "floating"])
 def test_many_features_have_their_gradients_one_after_the_other(
-    started: list[tuple[str, Any]], name: str, deterministic: bool
+    started: list[tuple[str, Any]], name: str
 ) -> None:
     """dK and dV of 256 features each would not lie in registers at the same time."""
     tensors, options = case(name, 5, 9, n_heads=1, widths=(200, 130))
-    hold(tensors, **options, deterministic=deterministic)
+    hold(tensors, **options)
     assert sum(name.startswith("keys_backward") for name, _ in started) == 2
 
 
@@ -288,17 +266,16 @@ def test_each_processor_has_two_programs_if_there_are_so_many(
 
 
 @pytest.mark.parametrize(
-    ("n", "members", "dtype", "deterministic"),
-    [(1, 3, torch.float32, True), slow(100, 1, torch.bfloat16, False)],
+    ("n", "members", "dtype"), [(1, 3, torch.float32), slow(100, 1, torch.bfloat16)],
 )
 def test_a_group_is_shared_where_programs_are_few(
     monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, dict[str, Any]]], n: int,
-    members: int, dtype: torch.dtype, deterministic: bool,
+    members: int, dtype: torch.dtype,
 ) -> None:
     """Each part of a group has its own dK and dV, which are added up afterwards."""
     monkeypatch.setattr(launch, "processors", lambda device: n)
     tensors, options = case("causal", 5, 20, dtype, group=6, n_heads=1)
-    hold(tensors, **options, deterministic=deterministic)
+    hold(tensors, **options)
     assert started[-1][1]["MEMBERS"] == members
 
 
@@ -386,18 +363,6 @@ def test_there_is_always_a_configuration_that_fits(
 )
 def test_each_architecture_has_its_own_choices(arch: int, choice: Blocks, offered: bool) -> None:
     assert (choice in FORWARD.fitting(compiled_in(128, torch.float16), arch)) == offered
-
-
-def test_a_timed_call_leaves_no_trace_in_the_gradient() -> None:
-    """Triton runs a configuration many times; what is scattered would add up."""
-    d_q = torch.ones(3)
-    gradients = _backward.Gradients(View(d_q, d_q.stride()), None, None)
-    others, all_three = _backward.Wanted(False, True, True), _backward.Wanted(True, True, True)
-    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "WANTED": others})
-    assert d_q.sum() == 3
-    KEYS_BACKWARD.tuned.pre_hook({"gradients": gradients, "WANTED": all_three}, reset_only=True)
-    assert d_q.sum() == 0
-    FORWARD.tuned.pre_hook({})
 
 
 def test_long_lengths_are_timed_once_for_each_block_of_rows(
@@ -597,7 +562,7 @@ def test_the_operators_keep_the_rules_of_torch(
     """Shapes of the fake ones, nothing aliased, nothing changed."""
     tensors, options = case(name, 5, 9, torch.bfloat16, group=2, n_heads=1)
     band = Band(right=0 if name == "causal" else None).numbers()
-    inputs = (*tensors, options.get("attn_mask"), band, None, 2, [True, keeps])
+    inputs = (*tensors, options.get("attn_mask"), band, None, 2, [keeps])
     torch.library.opcheck(_operator.forward, inputs, test_utils=checks)
     output, lse, shift, log_sum, lost = _operator.forward(*inputs)
     rest = (output, shift, log_sum, lost, output, lse, [True, False, True, False], *inputs[4:])

@@ -306,7 +306,7 @@ def test_what_the_pages_say_of_a_gpu_is_so() -> None:
         rate = forward[128, 128, 8, stages]
         assert f"eight warps, groups of 32 threads, it reached {rate:.0f}, as predicted" in page
     # With atomic additions the backward is slower in every case.
-    atomic = gpu.ATOMIC
+    atomic = tables.ATOMIC
     backward = [case for form, *case in rates if form == "triton_fused" and case[2]]
     assert len(backward) == 18
     assert all(rates[atomic, *case] < rates["triton_fused", *case] for case in backward)

@@ -23,15 +23,13 @@ def operands(n_queries: int, n_keys: int, group: int = 1) -> Operands:
     return Operands(*(tensor(x, DEVICE) for x in drawn(*shapes)), None)
 
 
-def run(given: Operands, band: Band, deterministic: bool = True) -> list[Tensor]:
+def run(given: Operands, band: Band) -> list[Tensor]:
     """Return the output, the log-sum-exp and all gradients, of a floating mask too."""
     query = given.query
     group, shape = query.shape[1], query.shape[:-1]
     output, lost = query.new_empty(*shape, E_V), query.new_empty(0)
     lse, shift, log2_sum = (query.new_empty(shape) for _ in range(3))
-    given = given._replace(
-        band=band, scale_asked_for=SCALE, group=group, options=[deterministic, 0]
-    )
+    given = given._replace(band=band, scale_asked_for=SCALE, group=group, options=[0])
     attend(given, Results(output, lse, shift, log2_sum, lost))
     needed = [True] * 3 + [given.mask is not None and given.mask.is_floating_point()]
     kept = Kept(output, shift, log2_sum, lost)
