@@ -26,7 +26,8 @@ NAMES = ["place", "read", "write", "tile_scores", "update", "fused"]
 def test_the_kernel_is_that_of_the_chapter(name: str) -> None:
     cells = read(ROOT / "chapters" / "14_fused_kernel.ipynb")["cells"]
     source = inspect.getsource(getattr(kernels, name).fn).strip()
-    assert sum(source in cell["source"] for cell in cells) == 1
+    # Cells have the formatter's layout, but for signatures of a kernel.
+    assert sum(source in cell["source"].replace("  # fmt: skip", "") for cell in cells) == 1
 
 
 @pytest.mark.skipif(
