@@ -40,5 +40,6 @@ from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth
 from attnbook.figures.sides import word_in_context
 from attnbook.figures.states import recall_explorer
 from attnbook.figures.stepper import attention_stepper
+from attnbook.figures.suites import suites
 from attnbook.figures.temperature import temperature_explorer
 from attnbook.figures.tile_walk import tile_walk

@@ -159,6 +159,10 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
+    "suites": lambda: figures.suites({
+        "one": {"mean": "passes", "zeros": "noticed"},
+        "another": {"mean": "at the bound", "zeros": "not asked"},
+    }),
     "attention_steps": lambda: figures.attention_steps(
         *examples.running()[1:], examples.running().tokens
     ),

@@ -1,0 +1,128 @@
+"""The right attention, and ten that are wrong in one thing each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+TILE = 64  # keys, of which the last tile is dropped
+
+# What is wrong, and how the page calls it.
+WRONG = {
+    "mean": "the plain mean of all values: queries and keys are not read",
+    "no scale": "scores that are not divided",
+    "1/d": "scores divided by d, not by its root",
+    "flipped": "scores with the other sign",
+    "reversed": "the keys in reverse order beside their values",
+    "corner": "causal from the other corner, where queries and keys differ in number",
+    "tile": "the last tile of keys is left out",
+    "half": "half of the keys are left out",
+    "groups": "groups tiled: head h takes key head h mod H_kv",
+    "zeros": "nothing is written: zeros",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One call of a suite, for some of its heads.
+
+    Shapes:
+        query (H, L, d), key (H_kv, S, d), value (H_kv, S, d_v)
+
+    Attributes:
+        dtype: In which the inputs come and the output goes, "float16", "bfloat16" or "float32".
+        causal: "", "top-left" or "bottom-right".
+        scale: The factor on the scores; None for 1/√d.
+        bias: Added to the scores, (H, S).
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    dtype: str
+    causal: str = ""
+    scale: float | None = None
+    bias: Array | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("query", "key", "value"):
+            object.__setattr__(self, name, rounded(getattr(self, name), self.dtype))
+
+    @property
+    def factor(self) -> float:
+        """Return the factor on the scores."""
+        return self.query.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+    @cached_property
+    def products(self) -> Array:
+        """Return each query times each key, (H, L, S)."""
+        own = np.arange(len(self.query)) * len(self.key) // len(self.query)
+        return np.asarray(self.query @ self.key[own].swapaxes(1, 2))
+
+    def asks(self, wrong: str) -> bool:
+        """Return whether the call differs at all between the right attention and a wrong one."""
+        n_heads, n_queries, d = self.query.shape
+        n_key_heads, n_keys, _ = self.key.shape
+        differs = {
+            "no scale": self.factor != 1,
+            "1/d": abs(self.factor * d - 1) > 1e-9,
+            "corner": bool(self.causal) and n_queries != n_keys,
+            "tile": n_keys > TILE,
+            "groups": n_heads > n_key_heads > 1,
+        }
+        return bool(differs.get(wrong, n_keys > 1))
+
+
+def rounded(x: Array, dtype: str) -> Array:
+    """Return the nearest numbers that a dtype has, in float32."""
+    if dtype != "bfloat16":
+        return np.asarray(x, dtype).astype(np.float32)
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (even & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def attention(asked: Question, wrong: str = "") -> Array:
+    """Return the output (H, L, d_v) in the call's dtype: the right one, or that of a mistake."""
+    (n_heads, n_queries, d), n_key_heads = asked.query.shape, len(asked.key)
+    heads = np.arange(n_heads)
+    own = heads % n_key_heads if wrong == "groups" else heads * n_key_heads // n_heads
+    value = asked.value[own]
+    if wrong in ("mean", "zeros"):
+        mean = value.mean(axis=1, keepdims=True) * (wrong == "mean")
+        return rounded(np.broadcast_to(mean, (n_heads, n_queries, value.shape[-1])), asked.dtype)
+    products = asked.query @ asked.key[own].swapaxes(1, 2) if wrong == "groups" else asked.products
+    factor = {"no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}.get(wrong, asked.factor)
+    scores = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
+    if asked.bias is not None:
+        scores += asked.bias[:, None]
+    scores[..., ~_seen(asked, wrong)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return rounded(weights @ value, asked.dtype)
+
+
+def _seen(asked: Question, wrong: str) -> Array:
+    """Return which keys a query may see, (L, S)."""
+    n_queries, n_keys = asked.query.shape[1], asked.key.shape[1]
+    corner = asked.causal
+    if wrong == "corner":
+        corner = {"top-left": "bottom-right", "bottom-right": "top-left"}[corner]
+    seen = np.ones((n_queries, n_keys), bool)
+    if corner:
+        seen = np.tril(seen, n_keys - n_queries if corner == "bottom-right" else 0)
+        seen[~seen.any(axis=1), 0] = True  # a row without a key would be NaN, which anybody sees
+    last = {"tile": n_keys - (n_keys % TILE or TILE), "half": (n_keys + 1) // 2}.get(wrong, n_keys)
+    seen[:, last:] = False
+    seen[~seen.any(axis=1), 0] = True
+    return seen
+
+
+def unrounded(asked: Question) -> Question:
+    """Return the same call with an output in float32."""
+    return replace(asked, dtype="float32")

@@ -1,0 +1,95 @@
+"""What the published suites are recomputed by, held against the definition; and what they let pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attncheck import _definition
+from attncheck._calls import Call, Given
+from attncheck.suites import SUITES, WRONG, asked
+from attncheck.suites.__main__ import main
+from attncheck.suites.attentions import Question, attention, rounded
+from attncheck.suites.rules import allclose, twice_the_peer
+
+
+def question(dtype: str = "float32", causal: str = "", n_queries: int = 5) -> Question:
+    rng = np.random.default_rng(0)
+    shapes = (6, n_queries, 8), (2, 131, 8), (2, 131, 3)
+    query, key, value = (rng.standard_normal(shape, np.float32) for shape in shapes)
+    return Question(query, key, value, dtype, causal)
+
+
+@pytest.mark.parametrize("causal", ["", "top-left", "bottom-right"])
+def test_the_right_attention_is_that_of_the_definition(causal: str) -> None:
+    own = question(causal=causal)
+    options = {"enable_gqa": True}
+    options |= {"is_causal": True, "causal_align": causal} if causal else {}
+    given = {n: Given(np.float64(getattr(own, n)), "float32") for n in ("query", "key", "value")}
+    truth = _definition.output(Call(given, options))
+    np.testing.assert_allclose(attention(own), truth, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_mistake_changes_the_numbers(wrong: str) -> None:
+    own = question(causal="bottom-right")
+    assert own.asks(wrong)
+    assert np.abs(attention(own, wrong) - attention(own)).max() > 0.1
+
+
+def test_a_mistake_that_no_call_can_show_is_not_asked() -> None:
+    own = question()
+    assert not own.asks("corner")
+    square = Question(own.query[:2], own.key[:, :5], own.value[:, :5], "float32", "top-left", 1.0)
+    asks = {wrong for wrong in WRONG if square.asks(wrong)}
+    assert asks == {"mean", "1/d", "flipped", "reversed", "half", "zeros"}
+
+
+def test_numbers_are_rounded_to_the_dtype() -> None:
+    x = np.array([1 + 2**-9, 1 + 3 * 2**-8], np.float32)
+    assert rounded(x, "bfloat16").tolist() == [1.0, 1.015625]
+    assert rounded(x, "float16").tolist() == x.tolist()
+
+
+def test_rules() -> None:
+    own, right = question("float16"), attention(question("float16"))
+    assert allclose(0.1, 0)(own, right + 0.05, right) == pytest.approx(0.5, abs=0.01)
+    off = right.copy()
+    off[0, 0, 0] += 9
+    assert allclose(0.1, 0, share=1 / 90)(own, off, right) == pytest.approx(1)
+    assert twice_the_peer(own, right, right) < 0.6 < 20 < twice_the_peer(own, right + 0.1, right)
+
+
+# What a published suite lets pass, where this takes no second; the page has all.
+PASSING = {
+    "FlagGems, quick mode": ["mean", "no scale", "1/d", "flipped", "reversed"],
+    "Triton tutorial 06, fp8": [
+        "mean", "no scale", "1/d", "flipped", "reversed", "tile", "half", "zeros",
+    ],
+    "TorchCode, causal attention": ["no scale", "1/d", "flipped", "half"],
+    "FlashAttention": [],
+    "MLX": [],
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_passes_a_suite(name: str) -> None:
+    [suite] = [suite for suite in SUITES if suite.name == name]
+    verdicts = asked(suite)
+    assert [wrong for wrong, verdict in verdicts.items() if verdict == "passes"] == PASSING[name]
+    assert "passes" not in (asked(suite, mended=True) if suite.mend else {}).values()
+
+
+def test_the_right_attention_passes_every_suite() -> None:
+    quick = [suite for suite in SUITES if not suite.name.startswith(("KernelBench", "GPU MODE"))]
+    for suite in quick:
+        assert all((call("") or 0) < 1 for call in suite.asks(False)), suite.name
+
+
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["torchcode"]) == 0
+    said = capsys.readouterr().out
+    row = next(line for line in said.splitlines() if line.startswith("TorchCode"))
+    assert row.split()[3:] == ["·", "PASSES", "PASSES", "PASSES", "·", "PASSES", "·"]
+    assert "duoan/TorchCode" in said and "one comparison with a reference" in said
+    assert main(["nothing of that name"]) == 2
