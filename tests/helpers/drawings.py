@@ -152,6 +152,10 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
     "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
+    "suites": lambda: figures.suites({
+        "one": {"mean": "passes", "zeros": "noticed"},
+        "another": {"mean": "at the bound", "zeros": "not asked"},
+    }),
     "weight_held": lambda: figures.weight_held(
         [0.5, 1.5, 3], {8: [0.2, 0.6, 0.95], 64: [0.1, 0.3, 0.8]}
     ),
@@ -159,10 +163,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
-    "suites": lambda: figures.suites({
-        "one": {"mean": "passes", "zeros": "noticed"},
-        "another": {"mean": "at the bound", "zeros": "not asked"},
-    }),
     "attention_steps": lambda: figures.attention_steps(
         *examples.running()[1:], examples.running().tokens
     ),
