@@ -1,4 +1,4 @@
-"""What the published suites are recomputed by, held against the definition; and what they let pass."""
+"""The published suites: what they are recomputed by, held against the definition, and what passes."""
 
 from __future__ import annotations
 
