@@ -1,4 +1,4 @@
-"""The published suites: what they are recomputed by, held against the definition, and what passes."""
+"""The published suites: the right attention passes them, and some wrong ones do."""
 
 from __future__ import annotations
 
