@@ -1,0 +1,266 @@
+"""A definition and a solution of flashinfer-bench, which are files of JSON.
+
+A definition has axes, which are constant or vary, inputs and outputs over them, and a reference in
+Python. Texts in a row (`qo_indptr`, `kv_indptr`) and pages (`kv_indices`) are asked, with the heads
+and head dimensions that the axes have; which attention it is, the reference shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attncheck._claims import Also
+from attncheck._references import InHand, recognised
+from attncheck._types import FLOATING, scale_of
+from attncheck.hands import module_of, required
+
+# What inputs of attention are called in a definition.
+NAMES = {
+    "query": ("q",), "key": ("k", "k_cache"), "value": ("v", "v_cache"),
+    "q_starts": ("qo_indptr",), "k_starts": ("kv_indptr", "seq_indptr"),
+    "indices": ("kv_indices",), "last": ("kv_last_page_len", "last_page_len"),
+    "scale": ("sm_scale",),
+}
+OURS = {theirs: ours for ours, names in NAMES.items() for theirs in names}
+
+
+def kernel_of(definition: str, solution: str) -> InHand:
+    """Return a solution as a kernel, with the claims that its definition makes.
+
+    Raises:
+        ValueError: a file that is not there, is no definition or no solution, or describes
+            something else than attention of query, key and value.
+    """
+    said = _read(definition, ("name", "axes", "inputs", "outputs", "reference"), "definition")
+    own = _read(solution, ("definition", "spec", "sources"), "solution")
+    if own["definition"] != said["name"]:
+        words = f"expected a solution of {said['name']} in {solution}"
+        raise ValueError(f"{words}; got one of {own['definition']}")
+    others = [name for name in said["inputs"] if name not in OURS]
+    missing = {"query", "key", "value", "k_starts"} - {OURS.get(name) for name in said["inputs"]}
+    if others or missing or said["inputs"]["q"].get("dtype") not in FLOATING:
+        words = f"expected q, k, v or their caches, kv_indptr or seq_indptr in {definition}"
+        raise ValueError(f"{words}, of {', '.join(FLOATING)}; got {', '.join(said['inputs'])}")
+    source = [{"path": "main.py", "content": said["reference"]}]
+    reference = Operation(said, _function(source, "main.py::run", definition))
+    entry = str(own["spec"].get("entry_point", ""))
+    solved = Operation(said, _function(own["sources"], entry, solution))
+    with_lse, in_pages = len(said["outputs"]) > 1, "kv_indices" in said["inputs"]
+    first = reference.with_lse if with_lse else reference.dense
+    found = recognised(first, ["BSHD"], solved.dtype, solved.head_dims, with_lse)
+    if isinstance(found, str):
+        raise ValueError(f"expected a reference that is attention in {definition}; {found}")
+    lse = Also(solved.with_lse, "BSH", found.base, differentiable=False) if with_lse else None
+    texts = Also(solved.texts, "THD", starts=("q_starts", "k_starts"))
+    pages = Also(solved.paged, "PSHD", table="table", lengths="lengths", page=solved.page)
+    nothing = {"errors": "invalid calls", "numbers": "NaN", "gradients": "gradients"}
+    return InHand(
+        solved.dense, axes="BSHD", head_dims=[solved.head_dims], dtypes=[solved.dtype], mask=None,
+        causal=[found.always_causal or "bottom-right"], groups="by shape", gradients=False,
+        lse=lse, documents=None if in_pages else texts, pages=pages if in_pages else None,
+        not_claimed={topic: f"nothing is said of {words}" for topic, words in nothing.items()},
+        always_causal=found.always_causal, square=found.square, heads=solved.heads,
+        one_query=in_pages and "qo_indptr" not in said["inputs"],
+        said=f"the reference of {said['name']} is attention ({found}): the solution is asked by "
+        "the definition",
+    )
+
+
+def _read(file: str, names: tuple[str, ...], what: str) -> dict[str, Any]:
+    """Return a file of JSON, which must have these names."""
+    try:
+        found = dict(json.loads(Path(file).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"expected a {what} in JSON; {file} gave {error}") from error
+    missing = [name for name in names if name not in found]
+    if missing:
+        words = f"expected a {what} with {', '.join(names)} in {file}"
+        raise ValueError(f"{words}; got no {', '.join(missing)}")
+    return found
+
+
+def _function(sources: list[dict[str, str]], entry: str, file: str) -> Callable[..., Any]:
+    """Return the function that an entry point such as main.py::run names."""
+    path, _, name = entry.partition("::")
+    if not (path.endswith(".py") and name):
+        words = f"expected an entry point in Python, such as main.py::run, in {file}"
+        raise ValueError(f"{words}; got {entry!r}")
+    folder = Path(tempfile.mkdtemp(prefix="attncheck_"))  # Triton reads a kernel's source again
+    for source in sources:
+        place = folder / source["path"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(source["content"], encoding="utf-8")
+    function: Callable[..., Any] = required(module_of(folder / path), (name,), file)[0]
+    return function
+
+
+@dataclass
+class Operation:
+    """What a definition describes, computed by one function of it, for calls as we draw them."""
+
+    definition: Mapping[str, Any]
+    function: Callable[..., Any]
+    last: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+
+    def constant(self, ours: str, place: int) -> int | None:
+        """Return the length of an input's axis; None where it varies."""
+        inputs, axes = self.definition["inputs"], self.definition["axes"]
+        shape = next(inputs[name]["shape"] for name in NAMES[ours] if name in inputs)
+        return axes[shape[place]].get("value") if len(shape) >= -place else None
+
+    @property
+    def head_dims(self) -> tuple[int, int]:
+        return self.constant("query", -1) or 128, self.constant("value", -1) or 128
+
+    @property
+    def heads(self) -> tuple[int, int] | None:
+        """Return the heads of query and key; None where they vary."""
+        query, key = self.constant("query", -2), self.constant("key", -2)
+        return None if query is None or key is None else (query, key)
+
+    @property
+    def page(self) -> int:
+        return self.constant("key", -3) or 16
+
+    @property
+    def dtype(self) -> str:
+        return str(self.definition["inputs"]["q"]["dtype"])
+
+    # Calls with other arguments than the definition has.
+
+    def dense(
+        self, query: Any, key: Any, value: Any, scale: float | None = None, is_causal: bool = False
+    ) -> Any:
+        """Return the output for axes BSHD, where each row is a text, or pages of its own."""
+        return self._dense(query, key, value, scale)[0]
+
+    def with_lse(
+        self, query: Any, key: Any, value: Any, scale: float | None = None, is_causal: bool = False
+    ) -> Any:
+        return tuple(self._dense(query, key, value, scale)[:2])
+
+    def _dense(self, query: Any, key: Any, value: Any, scale: float | None) -> list[Any]:
+        (n_rows, n_queries), n_keys = query.shape[:2], key.shape[1]
+        if "kv_indices" not in self.definition["inputs"]:
+            starts = [_starts([n] * n_rows, query.device) for n in (n_queries, n_keys)]
+            query, key, value = (x.flatten(0, 1) for x in (query, key, value))
+            found = self.run(query, key, value, starts[0], starts[1], scale)
+            return [x.unflatten(0, (n_rows, n_queries)) for x in found]
+        n_pages = -(-n_keys // self.page)
+        more = (0, 0, 0, 0, 0, n_pages * self.page - n_keys)  # nothing reads behind a length
+        key, value = (
+            torch.nn.functional.pad(x, more, value=math.nan).reshape(-1, self.page, *x.shape[2:])
+            for x in (key, value)
+        )
+        table = torch.arange(n_rows * n_pages, device=query.device).reshape(n_rows, n_pages)
+        lengths = torch.full((n_rows,), n_keys, device=query.device)
+        return self._paged(query, key, value, table, lengths, scale)
+
+    def texts(
+        self, query: Any, key: Any, value: Any, *, q_starts: Any, k_starts: Any,
+        scale: float | None = None, is_causal: bool = False,
+    ) -> Any:
+        return self.run(query, key, value, q_starts, k_starts, scale)[0]
+
+    def paged(
+        self, query: Any, key: Any, value: Any, *, table: Any, lengths: Any,
+        scale: float | None = None, is_causal: bool = False,
+    ) -> Any:
+        return self._paged(query, key, value, table, lengths, scale)[0]
+
+    def _paged(
+        self, query: Any, key: Any, value: Any, table: Any, lengths: Any, scale: float | None
+    ) -> list[Any]:
+        rows, n_queries = query.shape[:2], query.shape[1]
+        if "qo_indptr" not in self.definition["inputs"]:  # each query is a sequence of its own
+            table, lengths = (x.repeat_interleave(n_queries, 0) for x in (table, lengths))
+        used = (lengths + self.page - 1) // self.page
+        indices = table[torch.arange(table.shape[1], device=table.device) < used[:, None]].int()
+        starts = _starts([n_queries] * rows[0], query.device), _starts(used.tolist(), query.device)
+        last = ((lengths - 1) % self.page + 1).int()
+        found = self.run(query.flatten(0, 1), key, value, *starts, scale, indices, last)
+        return [x.unflatten(0, rows) for x in found]
+
+    def run(
+        self, query: Any, key: Any, value: Any, q_starts: Any, k_starts: Any,
+        scale: float | None, indices: Any = None, last: Any = None,
+    ) -> list[Any]:
+        """Return the outputs, in as many calls as the heads need; heads are the last axis but one.
+
+        Where a definition fixes its heads, each key head stands in its place with its query heads
+        in the places of its group. The other places hold the same numbers moved on by one feature.
+        """
+        n_heads, n_key_heads = query.shape[-2], key.shape[-2]
+        heads, most = self.heads or (n_heads, n_key_heads), n_heads // n_key_heads
+        if heads == (n_heads, n_key_heads):
+            arrays: list[Any] = [(query, key, value, slice(None))]
+        else:
+            arrays = []
+            for first in range(0, n_key_heads, heads[1]):
+                keys = range(min(heads[1], n_key_heads - first))
+                own = slice(first * most, (first + len(keys)) * most)
+                places = [k * (heads[0] // heads[1]) + i for k in keys for i in range(most)]
+                wide = [
+                    among(x[..., first : first + len(keys), :], heads[1], list(keys))
+                    for x in (key, value)
+                ]
+                arrays.append((among(query[..., own, :], heads[0], places), *wide, places))
+        found = []
+        for q, k, v, places in arrays:
+            given = {"query": q, "key": k, "value": v, "q_starts": q_starts, "k_starts": k_starts}
+            given |= {"indices": indices, "last": last, "scale": scale_of(scale, q.shape[-1])}
+            came = self.called([given[OURS[name]] for name in self.definition["inputs"]], q)
+            found.append([x[:, places] for x in came])
+        whole = len(found) == 1
+        return found[0] if whole else [torch.cat(parts, 1) for parts in zip(*found, strict=True)]
+
+    def called(self, inputs: list[Any], query: Any) -> list[Any]:
+        """Return the outputs of the function, which returns them or fills them."""
+        outputs, places = self.definition["outputs"], inspect.signature(self.function).parameters
+        if len(places) == len(inputs) + len(outputs):
+            rows, features = query.shape[:-1], self.head_dims[1]
+            shapes = [(*rows, features), *[rows] * (len(outputs) - 1)]
+            kinds = [getattr(torch, own["dtype"]) for own in outputs.values()]
+            found = [
+                torch.full(shape, math.nan, dtype=kind, device=query.device)
+                for shape, kind in zip(shapes, kinds, strict=True)
+            ]
+            self.function(*inputs, *found)
+        elif len(places) == len(inputs):
+            came = self.function(*inputs)
+            found = [came[name] for name in outputs] if isinstance(came, dict) else (
+                list(came) if isinstance(came, (tuple, list)) else [came])
+        else:
+            takes, has = ", ".join(places), ", ".join(self.definition["inputs"])
+            raise TypeError(f"expected a function of {has}, and of the outputs or not; got {takes}")
+        kept, copies = self.last
+        if any(not torch.equal(x, y) for x, y in zip(kept, copies, strict=True)):
+            raise AssertionError("expected a result that stays, but the next call changed it")
+        self.last = found, [x.clone() for x in found]
+        return found
+
+
+def _starts(lengths: list[int], device: Any) -> Any:
+    """Return where texts of these lengths begin, and where the last one ends."""
+    zero = torch.zeros(1, dtype=torch.int32)
+    return torch.cat([zero, torch.tensor(lengths).cumsum(0, dtype=torch.int32)]).to(device)
+
+
+def among(x: torch.Tensor, n: int, places: list[int]) -> torch.Tensor:
+    """Return n heads, of axes (..., H, D), with these ones in their places.
+
+    >>> among(torch.tensor([[1.0, 2.0]]), 3, [1]).tolist()
+    [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0]]
+    """
+    found = x[..., torch.arange(n) % x.shape[-2], :].roll(1, -1)
+    found[..., places, :] = x
+    return found
