@@ -26,6 +26,8 @@ from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failur
 from attncheck._types import FLOATING
 
 PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
+# What chooses among the cases of the table.
+ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -111,6 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options["seed"] = values.seed if values.seed == "random" else int(values.seed)
         asked: Any = None if values.attention is None else found(values.attention)
         if hasattr(asked, "check"):  # a pair of `hands`, of which the definition says nothing
+            further = [own for own in ALONE if getattr(values, own)]
+            if further:
+                words = "expected --device and --seed alone beside a reference that is asked itself"
+                raise ValueError(f"{words}; got --{', --'.join(further)}")
             beside = asked.check(values.attention, values.device, seed_of(options["seed"]))
             print(beside)
             return 0 if beside.passed else 1

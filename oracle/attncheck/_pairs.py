@@ -17,17 +17,21 @@ from zlib import crc32
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from attncheck import _tolerance
-from attncheck._comparison import one_line
+from attncheck._comparison import RaisedError, one_line
 from attncheck._torch_backend import TorchBackend
 from attncheck._types import FLOATING, HALF, Array
 
 OWN = "the file's own numbers"
 # Numbers of torch.rand give scores that are nearly alike, for which attention is a mean.
 DRAWS = {OWN: 0.0, "standard deviation 1.5": 1.5, "standard deviation 6": 6.0}
-LARGEST = 2**22  # numbers in all inputs; of more, the batch is cut to 2
+LARGEST = 2**18  # numbers in all inputs; of more, axes are cut on a CPU, first to 64
+SHORT = (64, 8)
 TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}  # as KernelBench has them
+
+NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,10 @@ class Pair:
         backend = TorchBackend(device)
         found: dict[str, str] = {}
         not_asked: dict[str, str] = {}
-        lines = {f"{self.names[1]} is asked against {self.names[0]}, and not by the definition: "
-                 f"{self.why}": ""}
+        lines = [f"{self.names[1]} is asked against {self.names[0]}, and not by the definition: "
+                 f"{self.why}"]
         with torch.no_grad():
-            for place, *both in self._places(seed, not_asked):
-                first, second = (mapped(own, lambda x: x.to(backend.device)) for own in both)
+            for place, first, second in self._places(seed, backend, found, not_asked):
                 for draw, width in DRAWS.items():
                     case = f"{place}, {draw}" if place else draw
                     own = redrawn(first, second, width, crc32(f"{case} {seed}".encode()))
@@ -74,37 +77,66 @@ class Pair:
                     if isinstance(truth, str):
                         not_asked[case] = truth
                         continue
-                    if isinstance(truth[1], str):
-                        lines[f"{self.names[0]} is not to be had in float64 ({truth[1]}): its own "
-                              "numbers and tolerance are asked"] = ""
-                    found[case] = self._wrong(own, second, truth, backend)
+                    if isinstance(truth[1], str) and len(lines) == 1:
+                        lines.append(f"{self.names[0]} is not to be had in float64 ({truth[1]}): "
+                                     "its own numbers and tolerance are asked")
+                    try:
+                        found[case] = self._wrong(own, second, truth, backend)
+                    except RaisedError as raised:
+                        if place and raised.refusal:  # it is not built for other lengths
+                            not_asked[case] = f"{self.names[1]} refuses: {raised.refusal}"
+                        else:
+                            found[case] = str(raised)
         about = f"attncheck of {name}, torch on {device}, {len(found)} cases, seed {seed}"
         return PairReport(found, not_asked, [about, *lines])
 
-    def _places(self, seed: int, not_asked: dict[str, str]) -> Iterator[tuple[str, Any, Any]]:
-        """Yield where to ask, and data of two seeds: as in the file, then at lengths less 1."""
+    def _places(
+        self, seed: int, backend: TorchBackend, found: dict[str, str], not_asked: dict[str, str]
+    ) -> Iterator[tuple[str, Any, Any]]:
+        """Yield where to ask, and data of two seeds: as in the file, then at lengths less 1.
+
+        On a CPU the file's lengths are cut where they are long and the reference takes others.
+        They are asked all the same if nothing else could be.
+        """
 
         def both(**more: Any) -> list[Any]:
-            own, found = {**self.arguments, **more}, []
+            own, data = {**self.arguments, **more}, []
             for n in (seed, seed + 1):
                 with seeded(n):
-                    found.append(self.inputs(**own | ({"seed": n} if "seed" in own else {})))
-            return found
+                    drawn = self.inputs(**own | ({"seed": n} if "seed" in own else {}))
+                data.append(mapped(drawn, lambda x: x.to(backend.device)))
+            return data
 
-        data = both()
-        shapes = [x.shape for x in tensors(data[0])]
-        if sum(map(torch.Size.numel, shapes)) > LARGEST and len({own[:1] for own in shapes}) == 1:
-            data = [mapped(own, lambda x: x[:2].clone()) for own in data]
-        yield "", *data
+        def takes(data: Any) -> bool:
+            try:
+                self.reference(copied(data))
+            except Exception:
+                return False
+            return True
+
+        own = data = both()
+        cuts: list[str] = []
+        for short in SHORT if not self.arguments and backend.device.type == "cpu" else ():
+            for axis, n in lengths(data[0]):
+                most = short if axis else 2  # the first one is a batch
+                if numbers_in(data[0]) > LARGEST and n > most:
+                    tried = shorter(data[0], n, most, axis)
+                    if takes(tried):
+                        data = [tried, shorter(data[1], n, most, axis)]
+                        cuts.append(f"axis {axis} of {most} in place of {n}")
+        yield ", ".join(cuts), *data
         for name, n in self.arguments.items():
             if name != "seed" and isinstance(n, int) and n > 2:
                 try:
                     yield f"{name}={n - 1}", *both(**{name: n - 1})
                 except Exception as error:
                     not_asked[f"{name}={n - 1}"] = f"its inputs gave {one_line(error)}"
-        if not self.arguments:
-            for n in sorted({n for x in tensors(data[0]) for n in x.shape[:-1] if n > 2}):
-                yield f"{n - 1} in place of {n}", *(shorter(own, n) for own in data)
+        for axis, n in lengths(data[0]) if not self.arguments else ():
+            if n > 2:
+                cut = [shorter(one, n, n - 1, axis) for one in data]
+                yield f"axis {axis} of {n - 1} in place of {n}", *cut
+        if cuts and not found:
+            yield "", *own
 
     def _truth(self, data: Any) -> tuple[list[Any], Any] | str:
         """Return the reference's results, and those in float64 or why there are none, in words.
@@ -118,7 +150,8 @@ class Pair:
         if not all(np.isfinite(numbers_of(x)).all() for x in own):
             return f"{self.names[0]} gives NaN or ∞"
         try:
-            wide = tensors(self.exact(mapped(copied(data), in_float64)))
+            with InFloat64():
+                wide = tensors(self.exact(mapped(copied(data), in_float64)))
         except Exception as error:
             return own, one_line(error)
         narrow = [x.dtype for x in wide if x.is_floating_point() and x.dtype != torch.float64]
@@ -133,7 +166,7 @@ class Pair:
             with backend.poisoned():
                 came = self.kernel(given)
         except Exception as error:
-            return f"{self.names[1]} gave {one_line(error)}"
+            raise RaisedError("a result", error) from error
         got = tensors(came)
         kinds = [[(tuple(x.shape), str(x.dtype)[6:]) for x in results] for results in (own, got)]
         if kinds[0] != kinds[1]:
@@ -251,13 +284,56 @@ def in_float64(x: torch.Tensor) -> torch.Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def shorter(data: Any, n: int) -> Any:
-    """Return data whose axes of length n have one less, the last axis of a tensor aside."""
+class InFloat64(TorchFunctionMode):
+    """Compute in float64 what is written for narrower dtypes: `x.half()`, `dtype=torch.bfloat16`.
+
+    >>> with InFloat64():
+    ...     torch.ones(1, dtype=torch.bfloat16).half().dtype, torch.ones(1).dtype
+    (torch.float64, torch.float64)
+    """
+
+    def __enter__(self) -> InFloat64:
+        self.before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        torch.set_default_dtype(self.before)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in (torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float):
+            return args[0].double()
+        named = {name: wider(own) for name, own in (kwargs or {}).items()}
+        return function(*map(wider, args), **named)
+
+
+def wider(thing: Any) -> Any:
+    """Return float64 in place of a narrower dtype, and anything else as it is."""
+    return torch.float64 if isinstance(thing, torch.dtype) and thing in NARROW else thing
+
+
+def lengths(data: Any) -> list[tuple[int, int]]:
+    """Return the axes of the tensors and their lengths, the last axis of each tensor aside."""
+    return sorted({(axis, n) for x in tensors(data) for axis, n in enumerate(x.shape[:-1])})
+
+
+def shorter(data: Any, n: int, to: int, axis: int) -> Any:
+    """Return data with this length in place of n along an axis."""
 
     def cut(x: torch.Tensor) -> torch.Tensor:
-        return x[tuple(slice(n - 1 if m == n else None) for m in x.shape[:-1])].clone()
+        there = axis < x.ndim - 1 and x.shape[axis] == n
+        return x.narrow(axis, 0, to).clone() if there else x
 
     return mapped(data, cut)
+
+
+def numbers_in(data: Any) -> int:
+    """Return how many numbers the tensors of some data have."""
+    return sum(x.numel() for x in tensors(data))
 
 
 def redrawn(first: Any, second: Any, width: float, seed: int) -> Any:
