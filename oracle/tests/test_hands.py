@@ -146,6 +146,8 @@ PLAIN = "return data['x'].cumsum(1)"
          "return data['x'].half()", STEPS, 0, "passed  size=31, standard deviation 6"),
         (NARROW, NARROW, STEPS, 0, "is not to be had in float64 (its result is float16)"),
         (NARROW, "return data['x'].half() + 1", STEPS, 1, "mismatch found!"),
+        ("assert data['x'].dtype == torch.float32, 'narrow'\n    return data['x']",
+         "return data['x']", STEPS, 0, "to be had in float64 (AssertionError: narrow)"),
         ("return data['x'], data['table']", "return data['x'], data['table'] + 1", STEPS, 1,
          "result 2: entry (0,): expected 0, got 1"),
         (PLAIN, PLAIN, "{'x': torch.randn(8, size + 0 * (1 // (size > 31)), generator=g)}", 0,
@@ -227,7 +229,7 @@ def test_a_model_that_rounds_is_asked_in_float64_and_one_that_leaves_torch_is_no
         (softmax, "torch.softmax(scores.half(), dim=-1).float()", "standard deviation 6"),
         (softmax, f"{softmax}.to(torch.bfloat16).to(value.dtype)", "standard deviation 6"),
         (f"self.out({out})", f"torch.from_numpy(self.out({out}).numpy().astype('f4'))",
-         "Model is not to be had in float64 (its result is float32): its own numbers"),
+         "Model is not to be had in float64 (its result is float32): its own results"),
     ):
         assert written in source
         (tmp_path / "own.py").write_text(source.replace(written, changed))
