@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -22,8 +23,9 @@ from attncheck._pairs import Pair, mapped, redrawn, tensors
 from attncheck._references import InHand
 
 HERE = Path(__file__).with_name("hands")
-DECODE = json.loads((HERE / "decode.json").read_text())
-NATURAL = json.loads((HERE / "decode_natural.json").read_text())
+DECODE = json.loads((HERE / "decode.json").read_text(encoding="utf-8"))
+README = (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
+NATURAL = json.loads((HERE / "decode_natural.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,27 @@ def test_each_shape_is_asked_by_its_name(
     assert came.status == bool(faulty), came.said
     assert faulty in came.said
     assert said in came.said
+    if not only:
+        told(name, came)
+
+
+def told(name: str, came: Run) -> None:
+    """Require that the README says of a name how many cases passed, or failed."""
+    counts = re.findall(r"^all +(\d+) +(\d+) ", came.said, re.MULTILINE)
+    passed, failed = map(int, counts[0]) if counts else (
+        len(re.findall(rf"^{word} ", came.said, re.MULTILINE)) for word in ("passed", "failed"))
+    row = next(own for own in README.splitlines() if f" `{name}` |" in own)
+    assert (f"| {failed} fail" if failed else f"| {passed} of {passed} pass") in row, came.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solution", ["right", "natural"])
+def test_the_readme_says_what_comes_out_of_a_definition(
+    solution: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(HERE)
+    name = f"flashinfer-bench:decode.json:decode_{solution}.json"
+    told(name, run(name))
 
 
 # -- KernelBench and GPU MODE ----------------------------------------------------------------------
