@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def found(path: str) -> Callable[..., Any]:
+def found(path: str, device: str = "cpu") -> Callable[..., Any]:
     """Return the function that MODULE:FUNCTION names.
 
     Raises:
@@ -71,7 +71,7 @@ def found(path: str) -> Callable[..., Any]:
     if module in PREFIXES:
         from attncheck.hands import in_hand
 
-        kernel: Any = in_hand(path)
+        kernel: Any = in_hand(path, device)
         return kernel  # type: ignore[no-any-return]
     if not (module and colon and name):
         raise ValueError(f"expected MODULE:FUNCTION, such as my_module:my_attention; got {path!r}")
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = {"only": values.only, "without": values.without, "dtypes": values.dtypes}
     try:
         options["seed"] = values.seed if values.seed == "random" else int(values.seed)
-        asked: Any = None if values.attention is None else found(values.attention)
+        asked: Any = None if values.attention is None else found(values.attention, values.device)
         if hasattr(asked, "check"):  # a pair of `hands`, of which the definition says nothing
             further = [own for own in ALONE if getattr(values, own)]
             if further:

@@ -31,6 +31,7 @@ class InHand(Kernel):
         heads: The heads of the query and of key and value, where only these are taken; None for
             all. The function itself puts a call with other heads into calls with as many.
         reference: The reference as a kernel. What it fails itself is not asked; None asks all.
+        device: Where the reference is asked.
     """
 
     said: str = ""
@@ -39,11 +40,12 @@ class InHand(Kernel):
     one_query: bool = False
     heads: tuple[int, int] | None = None
     reference: Kernel | None = None
+    device: str = "cpu"
 
     def unclaimed(self, case: Case, call: Call) -> str:
         reason = super().unclaimed(case, call) or self._unclaimed_here(call)
         if not reason and self.reference is not None:
-            passed = judge(case, self.reference, TorchBackend()).passed
+            passed = judge(case, self.reference, TorchBackend(self.device)).passed
             reason = "" if passed else "the reference fails it too"
         return reason
 
@@ -108,7 +110,7 @@ class Recognised(NamedTuple):
 
 def recognised(
     reference: Callable[..., Any], axes: Iterable[str], dtype: str, head_dims: tuple[int, int],
-    with_lse: bool = False,
+    device: str, with_lse: bool = False,
 ) -> Recognised | str:
     """Return which attention a reference is, or what it gave instead, in words.
 
@@ -125,7 +127,7 @@ def recognised(
                     lse = Also(reference, order.replace("D", ""), base) if base else None
                     kernel = Kernel(reference, order, lse=lse, causal=[corner or ALIGNMENTS[0]])
                     case = _probe(square, corner, dtype, head_dims, with_lse)
-                    result = judge(case, kernel, TorchBackend())
+                    result = judge(case, kernel, TorchBackend(device))
                     if result.passed:
                         return Recognised(order, corner, square, base)
                     said = said or result.message.splitlines()[-1]
@@ -145,9 +147,10 @@ def _probe(
 
 
 def refusal(
-    kernel: Callable[..., Any], found: Recognised, dtype: str, head_dims: tuple[int, int]
+    kernel: Callable[..., Any], found: Recognised, dtype: str, head_dims: tuple[int, int],
+    device: str,
 ) -> str:
     """Return the words with which a kernel refuses what its reference takes; "" if it does not."""
     case = _probe(found.square, found.always_causal, dtype, head_dims, False)
-    result = judge(case, Kernel(kernel, found.axes), TorchBackend())
+    result = judge(case, Kernel(kernel, found.axes), TorchBackend(device))
     return result.refused

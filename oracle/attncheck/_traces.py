@@ -33,7 +33,7 @@ NAMES = {
 OURS = {theirs: ours for ours, names in NAMES.items() for theirs in names}
 
 
-def kernel_of(definition: str, solution: str) -> InHand:
+def kernel_of(definition: str, solution: str, device: str = "cpu") -> InHand:
     """Return a solution as a kernel, with the claims that its definition makes.
 
     Raises:
@@ -56,7 +56,7 @@ def kernel_of(definition: str, solution: str) -> InHand:
     solved = Operation(said, _function(own["sources"], entry, solution))
     with_lse, in_pages = len(said["outputs"]) > 1, "kv_indices" in said["inputs"]
     first = reference.with_lse if with_lse else reference.dense
-    found = recognised(first, ["BSHD"], solved.dtype, solved.head_dims, with_lse)
+    found = recognised(first, ["BSHD"], solved.dtype, solved.head_dims, device, with_lse)
     if isinstance(found, str):
         raise ValueError(f"expected a reference that is attention in {definition}; {found}")
     lse = Also(solved.with_lse, "BSH", found.base, differentiable=False) if with_lse else None

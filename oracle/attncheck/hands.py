@@ -32,8 +32,10 @@ from attncheck._claims import Kernel
 ORDERS = {3: ("HSD", "SHD"), 4: ("BHSD", "BSHD")}  # of axes, by their number
 
 
-def in_hand(name: str) -> Any:
+def in_hand(name: str, device: str = "cpu") -> Any:
     """Return what a name stands for: a `Kernel`, or a `Pair` where the definition says nothing.
+
+    References are asked on the device on which the kernel will be.
 
     Raises:
         ValueError: a file that is not there or lacks something, in words.
@@ -42,7 +44,7 @@ def in_hand(name: str) -> Any:
     parts, (build, least, words) = rest.split(":"), SHAPES[prefix]
     if not (all(parts) and least <= len(parts) <= 1 + words.count(":")):
         raise ValueError(f"expected {prefix}:{words}; got {name!r}")
-    return build(*parts)
+    return build(device, *parts)
 
 
 def module_of(file: str | Path, name: str = "") -> ModuleType:
@@ -77,12 +79,22 @@ def required(module: ModuleType, names: tuple[str, ...], where: str | Path) -> l
     return [getattr(module, name) for name in names]
 
 
+def _given(name: str, function: Callable[..., Any], **arguments: Any) -> Any:
+    """Return what a function of a file returns; what it raises is told in words."""
+    try:
+        return function(**arguments)
+    except Exception as error:
+        words = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise ValueError(f"expected {name} to run; got {words}") from error
+
+
 # Two models in KernelBench's shape ----------------------------------------------------------------
 
 
-def _kernelbench(file: str, new: str = "") -> Any:
+def _kernelbench(device: str, file: str, new: str = "") -> Any:
     """Return ModelNew: each model is made after the same seed, as KernelBench does."""
-    from attncheck._pairs import Pair, seeded
+    from attncheck._data import seeded
+    from attncheck._pairs import Pair
 
     module, names = module_of(file), ("Model", "get_inputs", "get_init_inputs")
     model, get_inputs, get_init_inputs, *own = required(
@@ -90,16 +102,21 @@ def _kernelbench(file: str, new: str = "") -> Any:
     )
     model_new = own[0] if own else required(module_of(new), ("ModelNew",), new)[0]
     both: list[Any] = []
-    for one in (model, model_new):
-        with seeded(0):
-            both.append(one(*get_init_inputs()))
     said = "Model", "ModelNew"
-    asked = _attention(_quiet(both[0]), _quiet(both[1]), _shapes_of(get_inputs), said)
+    for word, one in zip(said, (model, model_new), strict=True):
+        named = {"of": one, "inputs": get_init_inputs, "device": device}
+        with seeded(0):
+            both.append(_given(f"{word}(*get_init_inputs())", _module, **named))
+    asked = _attention(_quiet(both[0]), _quiet(both[1]), _shapes_of(get_inputs), said, device)
     if isinstance(asked, Kernel):
         return asked
     modules = (*both, copy.deepcopy(both[0]).double())
     reference, kernel, exact = ((lambda data, f=own: f(*data)) for own in modules)
     return Pair(reference, kernel, exact, lambda: list(get_inputs()), said, asked)
+
+
+def _module(of: Callable[..., Any], inputs: Callable[[], Any], device: str) -> Any:
+    return of(*inputs()).to(device)
 
 
 def _shapes_of(get_inputs: Callable[[], Any]) -> list[Any]:
@@ -108,14 +125,14 @@ def _shapes_of(get_inputs: Callable[[], Any]) -> list[Any]:
     try:
         with torch.device("meta"):
             return list(get_inputs())
-    except (RuntimeError, NotImplementedError):
-        return list(get_inputs())
+    except Exception:
+        return list(_given("get_inputs()", get_inputs))
 
 
 # A submission in GPU MODE's shape -----------------------------------------------------------------
 
 
-def _gpumode(file: str) -> Any:
+def _gpumode(device: str, file: str) -> Any:
     """Return custom_kernel, beside the files of its task: reference, task, utils and task.yml."""
     from attncheck._pairs import Pair
 
@@ -129,16 +146,13 @@ def _gpumode(file: str) -> Any:
     generate, ref_kernel, check = required(reference, names, folder / "reference.py")
     (custom,) = required(module_of(path), ("custom_kernel",), path)
     test = _smallest_test(folder / "task.yml")
-    try:
-        data = generate(**test)
-    except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        raise ValueError(f"expected data for {test}; generate_input gave {words}") from error
+    given = ", ".join(f"{name}={own!r}" for name, own in test.items())
+    data = _given(f"generate_input({given})", generate, **test)
     said, asked = ("ref_kernel", "custom_kernel"), "data is no tuple of three tensors"
     if isinstance(data, (tuple, list)):
         of = type(data)
         both = ((lambda *qkv, f=own: f(of(qkv))) for own in (ref_kernel, custom))
-        asked = _attention(_quiet(next(both)), _quiet(next(both)), list(data), said)
+        asked = _attention(_quiet(next(both)), _quiet(next(both)), list(data), said, device)
     if isinstance(asked, Kernel):
         return asked
     return Pair(ref_kernel, custom, ref_kernel, generate, said, asked, test, check)
@@ -175,7 +189,7 @@ def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _attention(
     reference: Callable[..., Any], kernel: Callable[..., Any], inputs: list[Any],
-    names: tuple[str, str],
+    names: tuple[str, str], device: str,
 ) -> Any:
     """Return the kernel to be asked by the definition; or why it cannot be, in words."""
     from attncheck._references import InHand, recognised, refusal
@@ -186,10 +200,10 @@ def _attention(
     if len(inputs) != 3 or kinds or dtype not in FLOATING or rank not in ORDERS:
         return f"{names[0]} takes something else than three tensors of one dtype with 3 or 4 axes"
     dims = inputs[0].shape[-1], inputs[2].shape[-1]
-    found = recognised(reference, ORDERS[rank], dtype, dims)
+    found = recognised(reference, ORDERS[rank], dtype, dims, device)
     if isinstance(found, str):
         return f"{names[0]} is no attention of its three inputs ({found})"
-    if no := refusal(kernel, found, dtype, dims):
+    if no := refusal(kernel, found, dtype, dims, device):
         return f"{names[1]} refuses lengths other than the file's ({no})"
     claims: dict[str, Any] = {
         "axes": found.axes, "head_dims": [dims], "dtypes": [dtype], "mask": None, "groups": None,
@@ -204,20 +218,20 @@ def _attention(
     how = f"{names[0]} is attention ({found}): {names[1]} is asked by the definition"
     return InHand(
         kernel, **claims, always_causal=found.always_causal, square=found.square,
-        reference=Kernel(reference, **claims), said=how,
+        reference=Kernel(reference, **claims), said=how, device=device,
     )
 
 
 # A definition of flashinfer-bench, and a kernel of the hub ----------------------------------------
 
 
-def _flashinfer_bench(definition: str, solution: str) -> Kernel:
+def _flashinfer_bench(device: str, definition: str, solution: str) -> Kernel:
     from attncheck._traces import kernel_of
 
-    return kernel_of(definition, solution)
+    return kernel_of(definition, solution, device)
 
 
-def _hub(repository: str, function: str = "") -> Kernel:
+def _hub(device: str, repository: str, function: str = "") -> Kernel:
     """Return a kernel of Hugging Face's hub: flash-attn's functions, or one by its name."""
     from attncheck.adapters import of_flash_attn
 

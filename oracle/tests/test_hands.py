@@ -19,7 +19,8 @@ from test_adapters import flash_attn
 
 from attncheck import cases, check
 from attncheck.__main__ import found, main
-from attncheck._pairs import Pair, mapped, redrawn, tensors
+from attncheck._data import mapped, redrawn, tensors
+from attncheck._pairs import Pair
 from attncheck._references import InHand
 
 HERE = Path(__file__).with_name("hands")
@@ -163,6 +164,8 @@ PLAIN = "return data['x'].cumsum(1)"
          STEPS, 1, "expected a result that stays, but the next call changed it"),
         (PLAIN, "return data['x'].cumsum(1).double()", STEPS, 1, "'float64')]"),
         ("return data['x'].log()", "return data['x'].log()", STEPS, 1, "gives NaN or ∞"),
+        ("return torch.nn.functional.dropout(data['x'])", "return data['x']", STEPS, 1,
+         "(ref_kernel gives another result each time)"),
         ("if data['n'] < 32: raise ValueError('small')\n    return data['x']", "return data['x']",
          STEPS, 0, "(ref_kernel gave ValueError: small)"),
         ("return torch.tensor(data['x'].float().tolist(), dtype=torch.half)",
@@ -449,7 +452,15 @@ def test_what_cannot_be_run_is_named(tmp_path: Path, run: Callable[..., Run]) ->
     (tmp_path / "half.py").write_text("def (")
     assert "half.py gave SyntaxError" in run(f"kernelbench:{tmp_path / 'half.py'}").said
     whole = task(tmp_path, "return data", "return data", "1 / 0")
-    assert "generate_input gave ZeroDivisionError" in run(whole).said
+    assert "generate_input(size=32, seed=1) to run; got ZeroDivisionError" in run(whole).said
+    source = (HERE / "sdpa.py").read_text()
+    for written, changed, said in (
+        ("torch.rand(2, 3, 64, 32)", "torch.ones(2) @ torch.ones(3)", "get_inputs() to run; got"),
+        ("class ModelNew(nn.Module):", "class ModelNew(nn.Module):\n    def __init__(self, n): ...",
+         "ModelNew(*get_init_inputs()) to run; got TypeError"),
+    ):
+        (tmp_path / "own.py").write_text(source.replace(written, changed))
+        assert said in run(f"kernelbench:{tmp_path / 'own.py'}").said
     (tmp_path / "task.yml").write_text("tests:\n\ntests:\n  - {size: 3}\n  - {1}\n")
     assert 'such as - {"size": 64, "seed": 1}; got none' in run(whole).said
     (tmp_path / "task.yml").write_text("name: empty\n")
