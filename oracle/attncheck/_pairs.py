@@ -117,7 +117,7 @@ class Pair:
                 with seeded(n):
                     drawn = self.inputs(**own | ({"seed": n} if "seed" in own else {}))
                 # A task puts its data where it wants them.
-                here = drawn if self.arguments else mapped(drawn, lambda x: x.to(backend.device))
+                here = drawn if self.own_check else mapped(drawn, lambda x: x.to(backend.device))
                 data.append(here)
             return data
 

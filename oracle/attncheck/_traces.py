@@ -7,34 +7,33 @@ and head dimensions that the axes have; which attention it is, the reference sho
 
 from __future__ import annotations
 
-import inspect
+import functools
 import json
-import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from attncheck._claims import Also
+from attncheck._operation import NAMES, OURS, Operation, starts
+from attncheck._pairs import Pair
 from attncheck._references import InHand, recognised
-from attncheck._types import FLOATING, scale_of
+from attncheck._types import FLOATING
 from attncheck.hands import module_of, required
 
-# What inputs of attention are called in a definition.
-NAMES = {
-    "query": ("q",), "key": ("k", "k_cache"), "value": ("v", "v_cache"),
-    "q_starts": ("qo_indptr",), "k_starts": ("kv_indptr", "seq_indptr"),
-    "indices": ("kv_indices",), "last": ("kv_last_page_len", "last_page_len"),
-    "scale": ("sm_scale",),
-}
-OURS = {theirs: ours for ours, names in NAMES.items() for theirs in names}
+# Axes that vary, beside those of the heads, and integers that say where what is.
+AXES = ("batch_size", "total_q", "total_kv", "total_tokens", "len_indptr", "num_pages",
+        "num_kv_indices")
+PLACES = ("qo_indptr", "kv_indptr", "seq_indptr", "kv_indices", *NAMES["last"])
 
 
-def kernel_of(definition: str, solution: str, device: str = "cpu") -> InHand:
+def kernel_of(definition: str, solution: str, device: str = "cpu") -> Any:
     """Return a solution as a kernel, with the claims that its definition makes.
+
+    Where a definition has other inputs than query, key and value, as latent attention has, it is a
+    `Pair`: its reference on texts of some lengths, whose pages are in no order.
 
     Raises:
         ValueError: a file that is not there, is no definition or no solution, or describes
@@ -45,15 +44,19 @@ def kernel_of(definition: str, solution: str, device: str = "cpu") -> InHand:
     if own["definition"] != said["name"]:
         words = f"expected a solution of {said['name']} in {solution}"
         raise ValueError(f"{words}; got one of {own['definition']}")
-    others = [name for name in said["inputs"] if name not in OURS]
-    missing = {"query", "key", "value", "k_starts"} - {OURS.get(name) for name in said["inputs"]}
-    if others or missing or said["inputs"]["q"].get("dtype") not in FLOATING:
-        words = f"expected q, k, v or their caches, kv_indptr or seq_indptr in {definition}"
-        raise ValueError(f"{words}, of {', '.join(FLOATING)}; got {', '.join(said['inputs'])}")
     source = [{"path": "main.py", "content": said["reference"]}]
     reference = Operation(said, _function(source, "main.py::run", definition))
     entry = str(own["spec"].get("entry_point", ""))
     solved = Operation(said, _function(own["sources"], entry, solution))
+    others = [name for name in said["inputs"] if name not in OURS]
+    known = {OURS.get(name) for name in said["inputs"]}
+    dtype = said["inputs"].get("q", {}).get("dtype")
+    if others or {"query", "key", "value", "k_starts"} - known or dtype not in FLOATING:
+        names = "the reference", "the solution"
+        why = f"its inputs are {', '.join(said['inputs'])}"
+        inputs = functools.partial(_drawn, said)
+        functions = reference.called, solved.called, reference.called
+        return Pair(*functions, inputs, names, why, {"n_texts": 3, "length": 37, "seed": 1})
     with_lse, in_pages = len(said["outputs"]) > 1, "kv_indices" in said["inputs"]
     first = reference.with_lse if with_lse else reference.dense
     found = recognised(first, ["BSHD"], solved.dtype, solved.head_dims, device, with_lse)
@@ -103,164 +106,37 @@ def _function(sources: list[dict[str, str]], entry: str, file: str) -> Callable[
     return function
 
 
-@dataclass
-class Operation:
-    """What a definition describes, computed by one function of it, for calls as we draw them."""
-
-    definition: Mapping[str, Any]
-    function: Callable[..., Any]
-    last: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
-
-    def constant(self, ours: str, place: int) -> int | None:
-        """Return the length of an input's axis; None where it varies."""
-        inputs, axes = self.definition["inputs"], self.definition["axes"]
-        shape = next(inputs[name]["shape"] for name in NAMES[ours] if name in inputs)
-        return axes[shape[place]].get("value") if len(shape) >= -place else None
-
-    @property
-    def head_dims(self) -> tuple[int, int]:
-        return self.constant("query", -1) or 128, self.constant("value", -1) or 128
-
-    @property
-    def heads(self) -> tuple[int, int] | None:
-        """Return the heads of query and key; None where they vary."""
-        query, key = self.constant("query", -2), self.constant("key", -2)
-        return None if query is None or key is None else (query, key)
-
-    @property
-    def page(self) -> int:
-        return self.constant("key", -3) or 16
-
-    @property
-    def dtype(self) -> str:
-        return str(self.definition["inputs"]["q"]["dtype"])
-
-    # Calls with other arguments than the definition has.
-
-    def dense(
-        self, query: Any, key: Any, value: Any, scale: float | None = None, is_causal: bool = False
-    ) -> Any:
-        """Return the output for axes BSHD, where each row is a text, or pages of its own."""
-        return self._dense(query, key, value, scale)[0]
-
-    def with_lse(
-        self, query: Any, key: Any, value: Any, scale: float | None = None, is_causal: bool = False
-    ) -> Any:
-        return tuple(self._dense(query, key, value, scale)[:2])
-
-    def _dense(self, query: Any, key: Any, value: Any, scale: float | None) -> list[Any]:
-        (n_rows, n_queries), n_keys = query.shape[:2], key.shape[1]
-        if "kv_indices" not in self.definition["inputs"]:
-            starts = [_starts([n] * n_rows, query.device) for n in (n_queries, n_keys)]
-            query, key, value = (x.flatten(0, 1) for x in (query, key, value))
-            found = self.run(query, key, value, starts[0], starts[1], scale)
-            return [x.unflatten(0, (n_rows, n_queries)) for x in found]
-        n_pages = -(-n_keys // self.page)
-        more = (0, 0, 0, 0, 0, n_pages * self.page - n_keys)  # nothing reads behind a length
-        key, value = (
-            torch.nn.functional.pad(x, more, value=math.nan).reshape(-1, self.page, *x.shape[2:])
-            for x in (key, value)
-        )
-        table = torch.arange(n_rows * n_pages, device=query.device).reshape(n_rows, n_pages)
-        lengths = torch.full((n_rows,), n_keys, device=query.device)
-        return self._paged(query, key, value, table, lengths, scale)
-
-    def texts(
-        self, query: Any, key: Any, value: Any, *, q_starts: Any, k_starts: Any,
-        scale: float | None = None, is_causal: bool = False,
-    ) -> Any:
-        return self.run(query, key, value, q_starts, k_starts, scale)[0]
-
-    def paged(
-        self, query: Any, key: Any, value: Any, *, table: Any, lengths: Any,
-        scale: float | None = None, is_causal: bool = False,
-    ) -> Any:
-        return self._paged(query, key, value, table, lengths, scale)[0]
-
-    def _paged(
-        self, query: Any, key: Any, value: Any, table: Any, lengths: Any, scale: float | None
-    ) -> list[Any]:
-        rows, n_queries = query.shape[:2], query.shape[1]
-        if "qo_indptr" not in self.definition["inputs"]:  # each query is a sequence of its own
-            table, lengths = (x.repeat_interleave(n_queries, 0) for x in (table, lengths))
-        used = (lengths + self.page - 1) // self.page
-        indices = table[torch.arange(table.shape[1], device=table.device) < used[:, None]].int()
-        starts = _starts([n_queries] * rows[0], query.device), _starts(used.tolist(), query.device)
-        last = ((lengths - 1) % self.page + 1).int()
-        found = self.run(query.flatten(0, 1), key, value, *starts, scale, indices, last)
-        return [x.unflatten(0, rows) for x in found]
-
-    def run(
-        self, query: Any, key: Any, value: Any, q_starts: Any, k_starts: Any,
-        scale: float | None, indices: Any = None, last: Any = None,
-    ) -> list[Any]:
-        """Return the outputs, in as many calls as the heads need; heads are the last axis but one.
-
-        Where a definition fixes its heads, each key head stands in its place with its query heads
-        in the places of its group. The other places hold the same numbers moved on by one feature.
-        """
-        n_heads, n_key_heads = query.shape[-2], key.shape[-2]
-        heads, most = self.heads or (n_heads, n_key_heads), n_heads // n_key_heads
-        if heads == (n_heads, n_key_heads):
-            arrays: list[Any] = [(query, key, value, slice(None))]
+def _drawn(definition: Mapping[str, Any], n_texts: int, length: int, seed: int) -> list[Any]:
+    """Return inputs of a definition: texts of this length and of others, in pages in no order."""
+    inputs, axes = definition["inputs"], definition["axes"]
+    page = axes.get("page_size", {}).get("value") or 1
+    keys = [length, 1, length // 2, *[5] * n_texts][:n_texts]
+    decoding = not {"qo_indptr", "seq_indptr"} & set(inputs)
+    queries = [1] * n_texts if decoding else keys if "seq_indptr" in inputs else [
+        min(n, 3) for n in keys]
+    used = [-(-n // page) for n in keys]
+    sizes = dict(zip(AXES, (
+        n_texts, sum(queries), sum(keys), sum(keys), n_texts + 1, sum(used) + 2, sum(used),
+    ), strict=True))
+    sizes |= {name: own["value"] for name, own in axes.items() if own.get("value") is not None}
+    whole = torch.randperm(sizes["num_pages"], generator=torch.Generator().manual_seed(0))
+    key_starts = used if "kv_indices" in inputs else keys
+    lengths = {"qo_indptr": queries, "seq_indptr": keys, "kv_indptr": key_starts}
+    places = {name: starts(own, "cpu") for name, own in lengths.items()}
+    places["kv_indices"] = whole[: sum(used)].int()
+    for name in NAMES["last"]:
+        places[name] = torch.tensor([(n - 1) % page + 1 for n in keys]).int()
+    rows = [own["shape"] for name, own in inputs.items() if name[0] == "q" and name not in places]
+    features = sum(sizes.get(shape[-1], 0) for shape in rows) or 1
+    generator, found = torch.Generator().manual_seed(seed), []
+    for name, own in inputs.items():
+        unknown = [axis for axis in own["shape"] or () if axis not in sizes]
+        if unknown or (own["shape"] and own["dtype"] not in FLOATING and name not in places):
+            known = f"axes among {', '.join(AXES)} and integers among {', '.join(PLACES)}"
+            raise ValueError(f"expected {known}; got {name} of {own['shape']}, {own['dtype']}")
+        if name in places or not own["shape"]:
+            found.append(places.get(name, features**-0.5))
         else:
-            arrays = []
-            for first in range(0, n_key_heads, heads[1]):
-                keys = range(min(heads[1], n_key_heads - first))
-                own = slice(first * most, (first + len(keys)) * most)
-                places = [k * (heads[0] // heads[1]) + i for k in keys for i in range(most)]
-                wide = [
-                    among(x[..., first : first + len(keys), :], heads[1], list(keys))
-                    for x in (key, value)
-                ]
-                arrays.append((among(query[..., own, :], heads[0], places), *wide, places))
-        found = []
-        for q, k, v, places in arrays:
-            given = {"query": q, "key": k, "value": v, "q_starts": q_starts, "k_starts": k_starts}
-            given |= {"indices": indices, "last": last, "scale": scale_of(scale, q.shape[-1])}
-            came = self.called([given[OURS[name]] for name in self.definition["inputs"]], q)
-            found.append([x[:, places] for x in came])
-        whole = len(found) == 1
-        return found[0] if whole else [torch.cat(parts, 1) for parts in zip(*found, strict=True)]
-
-    def called(self, inputs: list[Any], query: Any) -> list[Any]:
-        """Return the outputs of the function, which returns them or fills them."""
-        outputs, places = self.definition["outputs"], inspect.signature(self.function).parameters
-        if len(places) == len(inputs) + len(outputs):
-            rows, features = query.shape[:-1], self.head_dims[1]
-            shapes = [(*rows, features), *[rows] * (len(outputs) - 1)]
-            kinds = [getattr(torch, own["dtype"]) for own in outputs.values()]
-            found = [
-                torch.full(shape, math.nan, dtype=kind, device=query.device)
-                for shape, kind in zip(shapes, kinds, strict=True)
-            ]
-            self.function(*inputs, *found)
-        elif len(places) == len(inputs):
-            came = self.function(*inputs)
-            found = [came[name] for name in outputs] if isinstance(came, dict) else (
-                list(came) if isinstance(came, (tuple, list)) else [came])
-        else:
-            takes, has = ", ".join(places), ", ".join(self.definition["inputs"])
-            raise TypeError(f"expected a function of {has}, and of the outputs or not; got {takes}")
-        kept, copies = self.last
-        if any(not torch.equal(x, y) for x, y in zip(kept, copies, strict=True)):
-            raise AssertionError("expected a result that stays, but the next call changed it")
-        self.last = found, [x.clone() for x in found]
-        return found
-
-
-def _starts(lengths: list[int], device: Any) -> Any:
-    """Return where texts of these lengths begin, and where the last one ends."""
-    zero = torch.zeros(1, dtype=torch.int32)
-    return torch.cat([zero, torch.tensor(lengths).cumsum(0, dtype=torch.int32)]).to(device)
-
-
-def among(x: torch.Tensor, n: int, places: list[int]) -> torch.Tensor:
-    """Return n heads, of axes (..., H, D), with these ones in their places.
-
-    >>> among(torch.tensor([[1.0, 2.0]]), 3, [1]).tolist()
-    [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0]]
-    """
-    found = x[..., torch.arange(n) % x.shape[-2], :].roll(1, -1)
-    found[..., places, :] = x
+            shape = [sizes[axis] for axis in own["shape"]]
+            found.append(torch.randn(shape, generator=generator).to(getattr(torch, own["dtype"])))
     return found

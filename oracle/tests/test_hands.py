@@ -354,6 +354,53 @@ def test_a_solution_is_asked_what_its_definition_says(
     assert (came.status, said in came.said) == (status, True), came.said
 
 
+LATENT = """import torch
+
+def run(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
+    out, lse = torch.empty_like(q_nope), torch.empty(q_nope.shape[:2])
+    for b, slots in enumerate(kv_indices.tensor_split(kv_indptr[1:-1].long())):
+        K, P = (x[slots.long(), 0].float() for x in (ckv_cache, kpe_cache))
+        s = (q_nope[b].float() @ K.mT + q_pe[b].float() @ P.mT) * sm_scale
+        lse[b], out[b] = s.logsumexp(-1), (s.softmax(-1) @ K).to(out.dtype)
+    return out, lse
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("return out, lse", "return out, lse"), ""),
+        ((", sm_scale):", ", sm_scale, output, lse):"), ""),
+        (("slots.long(), 0]", "torch.arange(len(slots)), 0]"), "failed  standard deviation 1.5"),
+        ((" + q_pe[b].float() @ P.mT", ""), "failed  length=36, standard deviation 1.5"),
+    ],
+)
+def test_latent_attention_is_asked_beside_its_reference(
+    change: tuple[str, str], said: str, tmp_path: Path, run: Callable[..., Run]
+) -> None:
+    def spec(dtype: str, *shape: str) -> dict[str, Any]:
+        return {"shape": list(shape) or None, "dtype": dtype}
+
+    inputs = {
+        "q_nope": spec("bfloat16", "batch_size", "h", "ckv"),
+        "q_pe": spec("bfloat16", "batch_size", "h", "kpe"),
+        "ckv_cache": spec("bfloat16", "num_pages", "page_size", "ckv"),
+        "kpe_cache": spec("bfloat16", "num_pages", "page_size", "kpe"),
+        "kv_indptr": spec("int32", "len_indptr"), "kv_indices": spec("int32", "num_kv_indices"),
+        "sm_scale": spec("float32"),
+    }
+    axes = {name: {"type": "const", "value": n} for name, n in (("h", 4), ("ckv", 32), ("kpe", 8))}
+    axes["page_size"] = {"type": "const", "value": 1}
+    outputs = {"output": inputs["q_nope"], "lse": spec("float32", "batch_size", "h")}
+    own = LATENT.replace(*change)
+    if "output" in own:
+        own = own.replace("    return out, lse", "").replace(
+            "out, lse = torch.empty_like(q_nope), torch.empty(q_nope.shape[:2])", "out = output")
+    came = run(trace(tmp_path, LATENT, own, axes=axes, inputs=inputs, outputs=outputs))
+    assert (came.status, said in came.said) == (bool(said), True), came.said
+    assert "the solution is asked against the reference" in came.said
+
+
 # -- the hub ---------------------------------------------------------------------------------------
 
 
@@ -473,7 +520,8 @@ def test_what_cannot_be_run_is_named(tmp_path: Path, run: Callable[..., Run]) ->
     ("definition", "solution", "said"),
     [
         ({}, {"definition": "other"}, "expected a solution of gqa_paged_decode_h8_kv4_d32_ps1 in"),
-        ({"inputs": {"q_nope": {}, "q": {}}}, {}, "of float16, bfloat16, float32, float64; got"),
+        ({"inputs": {"q": {"shape": ["other"], "dtype": "int8"}}}, {},
+         "expected axes among batch_size, total_q, "),
         ({"reference": "def run(q, k, v, a, b, c):\n    return q, q[..., 0].float()"}, {},
          "expected a reference that is attention in "),
         ({}, {"spec": {"entry_point": "main.cu::run"}},
@@ -489,7 +537,7 @@ def test_a_definition_or_a_solution_that_cannot_be_asked_is_named(
     (tmp_path / "definition.json").write_text(json.dumps(DECODE | definition))
     (tmp_path / "solution.json").write_text(json.dumps(NATURAL | solution))
     both = f"{tmp_path / 'definition.json'}:{tmp_path / 'solution.json'}"
-    came = run(f"flashinfer-bench:{both}", "--only", "pages")
+    came = run(f"flashinfer-bench:{both}", *([] if "inputs" in definition else ["--only", "pages"]))
     assert came.status and said in came.said, came.said
 
 
