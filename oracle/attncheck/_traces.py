@@ -7,8 +7,10 @@ and head dimensions that the axes have; which attention it is, the reference sho
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,8 +38,8 @@ def kernel_of(definition: str, solution: str, device: str = "cpu") -> Any:
     `Pair`: its reference on texts of some lengths, whose pages are in no order.
 
     Raises:
-        ValueError: a file that is not there, is no definition or no solution, or describes
-            something else than attention of query, key and value.
+        ValueError: a file that is not there, or is no definition or no solution; a reference that
+            takes query, key and value, and is not attention.
     """
     said = _read(definition, ("name", "axes", "inputs", "outputs", "reference"), "definition")
     own = _read(solution, ("definition", "spec", "sources"), "solution")
@@ -98,6 +100,7 @@ def _function(sources: list[dict[str, str]], entry: str, file: str) -> Callable[
         words = f"expected an entry point in Python, such as main.py::run, in {file}"
         raise ValueError(f"{words}; got {entry!r}")
     folder = Path(tempfile.mkdtemp(prefix="attncheck_"))  # Triton reads a kernel's source again
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for source in sources:
         place = folder / source["path"]
         place.parent.mkdir(parents=True, exist_ok=True)
