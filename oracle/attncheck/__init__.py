@@ -21,7 +21,10 @@ of its dtype. The files, from the question to the verdict:
     _tolerance     how far a result may be off
     _backends      arrays and tensors, as a kernel takes them (_torch_backend)
     _comparison    one case asked; _search draws calls beyond the table, _report tells the failures
-    adapters       other people's functions as kernels; __main__, pytest_plugin and _export use all
+    adapters       other people's functions as kernels; hands finds what people have in files, by
+                   _references, and _traces with _operation, or asks it beside its reference, in
+                   _pairs with _data
+    __main__       the command; pytest_plugin and _export use all
 """
 
 from __future__ import annotations

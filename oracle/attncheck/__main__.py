@@ -5,6 +5,8 @@
     python -m attncheck my_module:my_attention --expected failures.txt
     python -m attncheck my_module:my_attention --search 200 --seed random
     python -m attncheck attncheck.adapters:flash_attn --device cuda
+    python -m attncheck kernelbench:model.py            `hands` tells of gpumode:, flashinfer-bench:
+                                                        and hub:
     python -m attncheck --list
     python -m attncheck --export cases.npz
 
@@ -20,8 +22,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failures
+from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failures, seed_of
 from attncheck._types import FLOATING
+
+PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
+# What chooses among the cases of the table.
+ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def found(path: str) -> Callable[..., Any]:
+def found(path: str, device: str = "cpu") -> Callable[..., Any]:
     """Return the function that MODULE:FUNCTION names.
 
     Raises:
@@ -62,6 +68,11 @@ def found(path: str) -> Callable[..., Any]:
         TypeError: what is not callable.
     """
     module, colon, name = path.partition(":")
+    if module in PREFIXES:
+        from attncheck.hands import in_hand
+
+        kernel: Any = in_hand(path, device)
+        return kernel  # type: ignore[no-any-return]
     if not (module and colon and name):
         raise ValueError(f"expected MODULE:FUNCTION, such as my_module:my_attention; got {path!r}")
     try:
@@ -100,7 +111,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = {"only": values.only, "without": values.without, "dtypes": values.dtypes}
     try:
         options["seed"] = values.seed if values.seed == "random" else int(values.seed)
-        kernel = None if values.attention is None else Kernel.of(found(values.attention))
+        asked: Any = None if values.attention is None else found(values.attention, values.device)
+        if hasattr(asked, "check"):  # a pair of `hands`, of which the definition says nothing
+            further = [own for own in ALONE if getattr(values, own)]
+            if further:
+                words = "expected --device and --seed alone beside a reference that is asked itself"
+                raise ValueError(f"{words}; got --{', --'.join(further)}")
+            beside = asked.check(values.attention, values.device, seed_of(options["seed"]))
+            print(beside)
+            return 0 if beside.passed else 1
+        kernel = None if asked is None else Kernel.of(asked)
         if values.list or values.export:
             chosen = cases(values.kind, kernel=kernel, **options)
             chosen = [case for case in chosen if not values.case or case.id in values.case]
@@ -130,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TypeError, ValueError) as error:
         command.error(str(error))
     report, unexpected = report.without(expected)
+    if said := getattr(kernel, "said", ""):
+        print(said)
     print(report.told(None) if values.all else report)
     for own in unexpected:
         print(f"expected to fail, and passes: {own}")

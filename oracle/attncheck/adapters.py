@@ -22,6 +22,7 @@ adapters were held against stand-ins with the same signature only. All four need
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -57,18 +58,23 @@ def _ends(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
     return -1 if left is None else left, -1 if right is None else right
 
 
-def _flash_attn() -> Kernel:
-    """Return flash-attn: `flash_attn_func`, and those for documents and for pages.
+def of_flash_attn(library: Any) -> Kernel:
+    """Return the kernel of a module with flash-attn's functions, for documents and pages too.
 
     Read in the source of 2.8.4, 15 August 2026 (flash_attn_interface.py, flash_api.cpp). The third
     result beside the log-sum-exp has no meaning without dropout. No gradient passes through the
     log-sum-exp: the backward pass drops it. A row without keys is documented to give zeros; its
     log-sum-exp is +∞ in softmax.h, so that the case that asks for −∞ is expected to fail.
+
+    Others have these functions too, such as flash-attn3 in Hugging Face's hub. There the table of
+    pages is `page_table`, and what a module or a function lacks is not claimed.
     """
-    library: Any = importlib.import_module("flash_attn")
-    one, lse = library.flash_attn_func, {"return_attn_probs": True}
+    one: Any = library.flash_attn_func
+    many = getattr(library, "flash_attn_varlen_func", None)
+    paged = getattr(library, "flash_attn_with_kvcache", None)
+    has, lse = _parameters(one), {"return_attn_probs": True}
     starts, longest = ("cu_seqlens_q", "cu_seqlens_k"), ("max_seqlen_q", "max_seqlen_k")
-    many = library.flash_attn_varlen_func
+    table = "page_table" if "page_table" in _parameters(paged) else "block_table"
     return Kernel(
         one,
         axes="BSHD",
@@ -79,12 +85,22 @@ def _flash_attn() -> Kernel:
         causal=["bottom-right"],
         mask=None,
         groups="by shape",
-        lse=Also(one, axes="BHS", differentiable=False, always=lse),
-        documents=Also(many, axes="THD", starts=starts, longest=longest),
-        pages=Also(library.flash_attn_with_kvcache, axes="PSHD", page=256),
-        softcap="softcap",
+        lse=Also(one, axes="BHS", differentiable=False, always=lse) if has & set(lse) else None,
+        documents=Also(many, axes="THD", starts=starts, longest=longest) if many else None,
+        pages=Also(paged, axes="PSHD", table=table, page=256) if paged else None,
+        softcap="softcap" if "softcap" in has else None,
         not_claimed={"numbers": NUMBERS},
     )
+
+
+def _parameters(function: Any) -> set[str]:
+    """Return the names of what a function takes; none for None."""
+    return set() if function is None else set(inspect.signature(function).parameters)
+
+
+def _flash_attn() -> Kernel:
+    """Return the kernel of the package flash-attn."""
+    return of_flash_attn(importlib.import_module("flash_attn"))
 
 
 def _flashinfer() -> Kernel:

@@ -99,9 +99,10 @@ def pytest_collection_modifyitems(
     if not path:
         return
     try:
-        kernel = Kernel.of(found(path))
+        device = config.getoption("--attention-device")
+        kernel = Kernel.of(found(path, device))
         expected = _expected(config.getoption("--attention-expected"))
-        backend = backend_for(kind, config.getoption("--attention-device"))
+        backend = backend_for(kind, device)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     chosen = cases(kind, kernel=kernel, seed=_seed(config))
