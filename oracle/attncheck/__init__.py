@@ -54,13 +54,9 @@ Seed = int | Literal["random"]
 
 
 def cases(
-    kind: str = "torch",
-    *,
-    kernel: Any = None,
-    only: Iterable[str] = (),
-    without: Iterable[str] = (),
-    dtypes: Sequence[str] | None = None,
-    seed: Seed = 7,
+    kind: str = "torch", *, kernel: Any = None,
+    only: Iterable[str] = (), without: Iterable[str] = (),
+    dtypes: Sequence[str] | None = None, seed: Seed = 7,
 ) -> list[Case]:
     """Return the cases for a kernel, in the order of the topics.
 
@@ -116,18 +112,10 @@ def backend_for(kind: str, device: str = "cpu") -> Backend:
 
 
 def check(
-    attention: Callable[..., Any] | Kernel,
-    kind: str = "torch",
-    *,
-    device: str = "cpu",
-    only: Iterable[str] = (),
-    without: Iterable[str] = (),
-    dtypes: Sequence[str] | None = None,
-    case: Iterable[str] = (),
-    seed: Seed = 7,
-    search: int = 0,
-    name: str = "",
-    progress: bool = False,
+    attention: Callable[..., Any] | Kernel, kind: str = "torch", *, device: str = "cpu",
+    only: Iterable[str] = (), without: Iterable[str] = (),
+    dtypes: Sequence[str] | None = None, case: Iterable[str] = (), seed: Seed = 7,
+    search: int = 0, name: str = "", progress: bool = False,
 ) -> Report:
     """Check an attention function against the definition, and return what was found.
 
@@ -199,18 +187,12 @@ def check(
         left_out = offered(kernel, kind) - {own.topic for own in every}
         reasons |= {topic: "left out" for topic in TOPICS if topic in left_out}
     own_name = getattr(kernel.function, "__name__", type(kernel.function).__name__)
-    claimed = {"dtype": kernel.dtypes, "head dimensions": kernel.head_dims, "rank": kernel.axes}
-    return Report(
-        results,
-        reasons,
-        asked=len(every),
-        about=f"attncheck of {name or own_name}, {kind} on {device}",
-        again=f"python -m attncheck {name or 'MODULE:FUNCTION'}"
-        + (f" --kind {kind}" if kind != "torch" else "")
-        + (f" --device {device}" if device != "cpu" else ""),
-        seed=seed,
-        claimed=[what for what, said in claimed.items() if said],
-    )
+    about = f"attncheck of {name or own_name}, {kind} on {device}"
+    again = f"python -m attncheck {name or 'MODULE:FUNCTION'}"
+    again += f" --kind {kind}" * (kind != "torch") + f" --device {device}" * (device != "cpu")
+    claims = {"dtype": kernel.dtypes, "head dimensions": kernel.head_dims, "rank": kernel.axes}
+    claimed = [what for what, said in claims.items() if said]
+    return Report(results, reasons, len(every), about, again, seed, claimed)
 
 
 def _claimed(kernel: Kernel, every: Sequence[Case]) -> tuple[list[Case], dict[str, str]]:

@@ -25,6 +25,7 @@ from typing import Any
 from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failures, seed_of
 from attncheck._types import FLOATING
 
+EXPECTED = "expected MODULE:FUNCTION, such as my_module:my_attention"
 PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
 # What chooses among the cases of the table.
 ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list")
@@ -38,21 +39,20 @@ def parser() -> argparse.ArgumentParser:
         epilog='A topic of two words is quoted: --without "mask gradients".',
     )
     add: Any = parser.add_argument
-    words = "what to check: a function, or a Kernel"
-    add("attention", nargs="?", metavar="MODULE:FUNCTION", help=words)
-    words = "tensors (default) or arrays"
-    add("--kind", choices=("torch", "numpy"), default="torch", help=words)
+    add("attention", nargs="?", metavar="MODULE:FUNCTION",
+        help="what to check: a function, or a Kernel")
+    add("--kind", choices=("torch", "numpy"), default="torch", help="tensors (default) or arrays")
     add("--device", default="cpu", help="the device of the tensors, such as cuda")
     many = {"nargs": "+", "default": []}
     add("--only", **many, action="extend", metavar="TOPIC", help="the topics to check")
     add("--without", **many, action="extend", metavar="TOPIC", help="the topics to leave out")
-    words = f"the dtypes to check in: {', '.join(FLOATING)}"
-    add("--dtypes", nargs="+", metavar="DTYPE", help=words)
+    add("--dtypes", nargs="+", metavar="DTYPE",
+        help=f"the dtypes to check in: {', '.join(FLOATING)}")
     add("--case", **many, metavar="ID", help="these cases alone, as a report names them")
     add("--seed", default="7", help='the seed of all numbers: an integer, or "random"')
     add("--search", type=int, default=0, metavar="N", help="draw N calls beyond the table")
-    words = "ids that are expected to fail, one a line, # for a reason"
-    add("--expected", metavar="FILE", help=words)
+    add("--expected", metavar="FILE",
+        help="ids that are expected to fail, one a line, # for a reason")
     add("--export", metavar="FILE", help="write the cases to an .npz file")
     add("--all", action="store_true", help="tell every group of failures")
     add("--list", action="store_true", help="list the topics and their cases")
@@ -74,7 +74,7 @@ def found(path: str, device: str = "cpu") -> Callable[..., Any]:
         kernel: Any = in_hand(path, device)
         return kernel  # type: ignore[no-any-return]
     if not (module and colon and name):
-        raise ValueError(f"expected MODULE:FUNCTION, such as my_module:my_attention; got {path!r}")
+        raise ValueError(f"{EXPECTED}; got {path!r}")
     try:
         thing: Any = importlib.import_module(module)
     except Exception as error:
@@ -133,19 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{n} cases are in {values.export}")
             return 0
         if kernel is None:
-            raise ValueError(
-                "expected MODULE:FUNCTION, such as my_module:my_attention; got nothing"
-            )
+            raise ValueError(f"{EXPECTED}; got nothing")
         expected = expected_failures(values.expected) if values.expected else []
         report = check(
-            kernel,
-            values.kind,
-            device=values.device,
-            case=values.case,
-            search=values.search,
-            name=values.attention,
-            progress=sys.stderr.isatty(),
-            **options,
+            kernel, values.kind, device=values.device, case=values.case, search=values.search,
+            name=values.attention, progress=sys.stderr.isatty(), **options,
         )
     except (TypeError, ValueError) as error:
         command.error(str(error))

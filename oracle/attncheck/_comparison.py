@@ -13,7 +13,7 @@ from attncheck import _definition, _tolerance
 from attncheck._backends import Backend
 from attncheck._calls import Call, Case, Given, WrongResultError
 from attncheck._claims import Kernel, arranged, restored
-from attncheck._types import HALF, Array
+from attncheck._types import HALF, Array, dtype_of_sums
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
 RAISED = "raised"  # the kind of a result that did not come
@@ -185,7 +185,7 @@ class _Asked:
         own = _definition.problem(call)
         truth = _definition.attention(own)[1]
         numbers, came = self.natural_lse(call, lse, truth.ndim)
-        sums = "float32" if call.given["query"].dtype in HALF else call.given["query"].dtype
+        sums = dtype_of_sums(call.given["query"].dtype)
         if came not in (sums, "float64"):
             words = f"the log-sum-exp: expected dtype {sums}, got {came}"
             raise WrongResultError(words, "the dtype of the log-sum-exp")
@@ -194,10 +194,7 @@ class _Asked:
 
     def natural_lse(self, call: Call, lse: Any, rank: int) -> tuple[Array, str]:
         """Return a natural log-sum-exp in our order of axes, and the name of its dtype."""
-        numbers, came = self.in_numbers(lse, "the log-sum-exp: ")
-        orders = self.kernel.orders(call)
-        if "lse" in orders:
-            numbers = restored(numbers, *orders["lse"], rank)
+        numbers, came = self.in_numbers(call, "lse", lse, rank, "the log-sum-exp: ")
         return self.lse_unit * numbers, came
 
     def merge(self, call: Call) -> None:
@@ -258,13 +255,10 @@ class _Asked:
             said = f"the gradient of {name}: "
             own_dtype, rank = call.given[name].dtype, truth[name].ndim
             got = self.taken(call, name, found[name], own_dtype, rank, said)
+            floor = _tolerance.epsilon("float32") * sizes[name]
             limit = _tolerance.bound(
-                truth[name],
-                dtype=dtype,
-                size=sizes[name],
-                peer=peers.get(name),
-                times=3,
-                floor=_tolerance.epsilon("float32") * sizes[name],
+                truth[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3,
+                floor=floor,
             )
             _compare(said, got, truth[name], limit, free.get(name))
         if call.watched:
@@ -274,18 +268,21 @@ class _Asked:
         self, call: Call, name: str, result: Any, dtype: str, rank: int, what: str = ""
     ) -> Array:
         """Return the numbers of a result in our order of axes; it must be of this dtype."""
-        numbers, came = self.in_numbers(result, what)
+        numbers, came = self.in_numbers(call, name, result, rank, what)
         if came != dtype:
             raise WrongResultError(f"{what}expected dtype {dtype}, got {came}", f"{what}dtype")
-        orders = self.kernel.orders(call)
-        return restored(numbers, *orders[name], rank) if name in orders else numbers
+        return numbers
 
-    def in_numbers(self, result: Any, what: str) -> tuple[Array, str]:
-        """Return a result in float64, and the name of its dtype."""
+    def in_numbers(
+        self, call: Call, name: str, result: Any, rank: int, what: str
+    ) -> tuple[Array, str]:
+        """Return a result in float64 and in our order of axes, and the name of its dtype."""
         try:
-            return self.backend.take(result)
+            numbers, came = self.backend.take(result)
         except WrongResultError as wrong:
             raise WrongResultError(f"{what}{wrong}") from None
+        orders = self.kernel.orders(call)
+        return restored(numbers, *orders[name], rank) if name in orders else numbers, came
 
     def untouched(self, arguments: Mapping[str, Any], before: Mapping[str, bytes]) -> None:
         """Require arguments that hold what they held before the call."""

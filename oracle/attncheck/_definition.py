@@ -18,11 +18,7 @@ from attncheck._types import Array, Problem, Window, scale_of
 
 
 def allowed_keys(
-    n_queries: int,
-    n_keys: int,
-    *,
-    is_causal: bool = False,
-    causal_align: str = "top-left",
+    n_queries: int, n_keys: int, *, is_causal: bool = False, causal_align: str = "top-left",
     window: Window | None = None,
 ) -> Array | None:
     """Return the mask that the keywords stand for, (L, S), and None where they remove nothing.

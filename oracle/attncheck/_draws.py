@@ -1,4 +1,4 @@
-"""How the calls of most cases are drawn: their shapes, and random masks for them."""
+"""How most cases are made: their calls are drawn by shapes, with random masks for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import E_V, Axes, B, Call, Draw, E, Given, H, L, S, Setting, rounded
+from attncheck._calls import E_V, Axes, B, Call, Case, Draw, E, Given, H, L, S, Setting, rounded
 from attncheck._types import Array, Shape
 
 Mask = Array | Callable[[Setting], Array]
+
+
+def case(name: str, draw: Draw, *needs: str, **more: Any) -> Case:
+    """Return a case by its name, its draw and the topics that it needs; `_table` adds its own."""
+    return Case("", name, draw, needs, **more)
 
 
 def words(axes: Axes) -> str:

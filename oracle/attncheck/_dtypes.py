@@ -9,30 +9,26 @@ import numpy as np
 
 from attncheck._calls import NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting, rounded
 from attncheck._definition import allowed_keys
-from attncheck._draws import heads, inputs, random_bias, random_mask, shaped, with_mask
-from attncheck._masks import BOTTOM_RIGHT
-from attncheck._types import HALF, Array
+from attncheck._draws import case, heads, inputs, random_bias, random_mask, shaped, with_mask
+from attncheck._types import BOTTOM_RIGHT, CAUSAL, GROUPED, HALF, Array
 
 
 def dtypes() -> Iterator[Case]:
     """Yield the cases of the topic dtypes, which come in every dtype unless told otherwise."""
-    yield Case("dtypes", "a batch of heads", shaped(), everywhere=True)
-    draw = shaped(options={"is_causal": True})
-    yield Case("dtypes", "causal", draw, ("causal",), everywhere=True)
-    yield Case("dtypes", "a boolean mask", with_mask(random_mask((B, H, L, S))), ("masks",))
+    yield case("a batch of heads", shaped(), everywhere=True)
+    yield case("causal", shaped(options=CAUSAL), "causal", everywhere=True)
+    yield case("a boolean mask", with_mask(random_mask((B, H, L, S))), "masks")
     added = random_bias((B, H, L, S))
-    yield Case("dtypes", "a floating mask", with_mask(added), ("masks",))
+    yield case("a floating mask", with_mask(added), "masks")
     name = "a float32 mask beside half precision"
-    yield Case("dtypes", name, with_mask(added, "float32"), ("masks",), dtypes=HALF)
-    draw = shaped((6, L, E), (2, S, E), options={"enable_gqa": True})
-    yield Case("dtypes", "6 query heads, 2 key heads", draw, ("groups",))
-    yield Case("dtypes", "one head dimension for all", heads())
-    yield Case("dtypes", "scale=-0.7", heads(options={"scale": -0.7}))
-    yield Case("dtypes", "131 queries and 149 keys", heads(131, 149))
-    name = "a score of 780,000, beyond the largest float16"
-    yield Case("dtypes", name, _beyond_float16)
-    name = "4,096 equal weights add up in float32"
-    yield Case("dtypes", name, _many_equal_weights, dtypes=HALF)
+    yield case(name, with_mask(added, "float32"), "masks", dtypes=HALF)
+    draw = shaped((6, L, E), (2, S, E), options=GROUPED)
+    yield case("6 query heads, 2 key heads", draw, "groups")
+    yield case("one head dimension for all", heads())
+    yield case("scale=-0.7", heads(options={"scale": -0.7}))
+    yield case("131 queries and 149 keys", heads(131, 149))
+    yield case("a score of 780,000, beyond the largest float16", _beyond_float16)
+    yield case("4,096 equal weights add up in float32", _many_equal_weights, dtypes=HALF)
 
 
 def _beyond_float16(setting: Setting) -> Call:
@@ -59,38 +55,37 @@ def _many_equal_weights(setting: Setting) -> Call:
 
 def numbers() -> Iterator[Case]:
     """Yield the cases of the topic numbers."""
-    for where in ("query", "key", "value"):
-        for bad in (np.nan, np.inf):
-            name = f"{bad} in one number of the {where} comes out where it takes part"
-            yield Case("numbers", name, with_bad_number(where, bad))
+    for where, bad in product(("query", "key", "value"), (np.nan, np.inf)):
+        name = f"{bad} in one number of the {where} comes out where it takes part"
+        yield case(name, with_bad_number(where, bad))
     name = "nan in one number of the query comes out, 70 keys"
-    yield Case("numbers", name, with_bad_number("query", np.nan, 70))
+    yield case(name, with_bad_number("query", np.nan, 70))
     for bad, additive in product((np.nan, np.inf, -np.inf), (False, True)):
         kind = "floating" if additive else "boolean"
         name = f"{bad} in keys and values that a {kind} mask removes changes nothing"
-        yield Case("numbers", name, bad_removed_keys(bad, additive), ("masks",))
+        yield case(name, bad_removed_keys(bad, additive), "masks")
     name = "NaN in a key of the future changes nothing in the past"
-    yield Case("numbers", name, _nan_in_the_future, ("causal",))
+    yield case(name, _nan_in_the_future, "causal")
     for n, window in ((L, (1, 1)), (131, (3, 0))):
         name = f"NaN in a key outside of a window changes nothing, window={window}, {n} keys"
-        yield Case("numbers", name, _nan_outside(n, {"window": window}), ("windows",))
+        yield case(name, _nan_outside(n, {"window": window}), "windows")
     draw = _nan_outside(131, {"window": (3, 0), **BOTTOM_RIGHT}, n_queries=1)
     name = "NaN in all keys outside of the window of the last query changes nothing"
-    yield Case("numbers", name, draw, ("windows", "bottom-right"))
+    yield case(name, draw, "windows", "bottom-right")
     name = "NaN in a query row whose keys are all removed gives zeros"
-    yield Case("numbers", name, _nan_in_an_empty_row, ("masks", "empty"))
+    yield case(name, _nan_in_an_empty_row, "masks", "empty")
     for way in ("is_causal", "a boolean mask", "a floating mask"):
         name = f"a key removed by {way} never wins, not even against scores of -1e12"
-        needs = ("causal",) if way == "is_causal" else ("masks",)
-        yield Case("numbers", name, _never_wins(way), needs, dtypes=NOT_FLOAT16)
+        need = "causal" if way == "is_causal" else "masks"
+        yield case(name, _never_wins(way), need, dtypes=NOT_FLOAT16)
     name = "scores of -3e38, all alike, give the mean of the values"
-    yield Case("numbers", name, _equal_scores, ("masks",), dtypes=NOT_FLOAT16)
+    yield case(name, _equal_scores, "masks", dtypes=NOT_FLOAT16)
     for score in (-3e38, -2.5e38, 2.5e38, 3e38):
         name = f"one key has the weight 1 for a score of {score:g}"
-        yield Case("numbers", name, _one_key(score), dtypes=NOT_FLOAT16)
+        yield case(name, _one_key(score), dtypes=NOT_FLOAT16)
     for sign, word in ((1.0, "one sign"), (None, "either sign")):
         name = f"values near the largest number, of {word}, have a finite mean"
-        yield Case("numbers", name, _near_the_largest(sign), dtypes=("float32", "float64"))
+        yield case(name, _near_the_largest(sign), dtypes=("float32", "float64"))
 
 
 def usual_inputs(setting: Setting, n_keys: int = S) -> dict[str, Given]:
@@ -129,16 +124,16 @@ def bad_removed_keys(bad: float, additive: bool = False) -> Draw:
 def _nan_in_the_future(setting: Setting) -> Call:
     given = heads(L, L)(setting).given
     given["key"].numbers[..., 3, :] = np.nan
-    return Call(given, {"is_causal": True})
+    return Call(given, CAUSAL)
 
 
-def _nan_outside(n_keys: int, options: dict[str, Any], n_queries: int = 0) -> Draw:
+def _nan_outside(n_keys: int, options: dict[str, Any], n_queries: int = L) -> Draw:
     """Return what draws a call whose keys and values are NaN where no query sees them."""
 
     def draw(setting: Setting) -> Call:
-        call = heads(n_queries or min(L, n_keys), n_keys, options)(setting)
+        call = heads(n_queries, n_keys, options)(setting)
         clean = {name: own.numbers.copy() for name, own in call.given.items()}
-        seen = allowed_keys(n_queries or min(L, n_keys), n_keys, **options)
+        seen = allowed_keys(n_queries, n_keys, **options)
         assert seen is not None
         for name in ("key", "value"):
             call.given[name].numbers[..., ~seen.any(axis=0), :] = np.nan
@@ -174,7 +169,7 @@ def _never_wins(way: str) -> Draw:
         # All scores of a row are equal or out of reach, so that they bring no error.
         size = 4 * L * float(np.abs(value).max())
         if way == "is_causal":
-            return Call(given, {"is_causal": True}, size=size)
+            return Call(given, CAUSAL, size=size)
         allowed = np.tri(L, dtype=bool)
         floating = Given(np.where(allowed, 0.0, -np.inf), dtype)
         mask = Given(allowed, "bool") if way == "a boolean mask" else floating

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncheck._calls import E_V, Axes, B, Call, Case, E, Given, H, L, S, Setting
-from attncheck._draws import qkv, random_mask
+from attncheck._draws import case, qkv, random_mask
 from attncheck._types import Shape
 
 Shapes = tuple[Axes, Axes, Axes]
@@ -55,8 +55,8 @@ def errors() -> Iterator[Case]:
     """
     for name, (wrong, right) in SHAPES.items():
         yield _refused(name, _shaped(wrong), _shaped(right))
+    put = {"enable_gqa": True}
     for name, wrong in GROUPS.items():
-        put = {"enable_gqa": True}
         yield _refused(name, _shaped(wrong), _shaped(SHARED), "groups", options=put, right=put)
     masked = _masked((L, S))
     for name, shape in MASKS.items():
@@ -64,8 +64,7 @@ def errors() -> Iterator[Case]:
     yield _refused("a mask of integers", _masked((L, S), "int64"), masked, "masks")
     name, put = "a mask and is_causal together", {"is_causal": True}
     yield _refused(name, masked, masked, "masks", "causal", options=put)
-    kinds = _of_another_dtype("int64", "query", "key", "value")
-    yield _refused("inputs of integers", kinds, qkv)
+    yield _refused("inputs of integers", _of_another_dtype("int64", "query", "key", "value"), qkv)
     for argument in ("query", "key", "value"):
         name = f"a {argument} of another dtype than the others"
         yield _refused(name, _of_another_dtype("", argument), qkv)
@@ -81,7 +80,7 @@ def _refused(
         accepted = Call(neighbour(setting), right or {})
         return Call(draw(setting), options or {}, neighbour=accepted)
 
-    return Case("errors", name, both, needs)
+    return case(name, both, *needs)
 
 
 def _shaped(shapes: Shapes) -> DrawGiven:

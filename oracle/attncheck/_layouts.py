@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from attncheck._calls import E_V, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
-from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask
-from attncheck._types import Array
+from attncheck._draws import case, heads, qkv, random_bias, random_mask, shaped, with_mask
+from attncheck._types import CAUSAL, Array
 
 
 def heads_inside(array: Array) -> Array:
@@ -79,24 +79,27 @@ LAYOUTS: list[Layout] = [heads_inside, transposed, strided, shifted, read_only]
 ONLY_NUMPY_HAS: list[Layout] = [backwards, unaligned]
 
 
+def said(layout: Layout | None) -> str:
+    """Return a layout in words."""
+    return "contiguous" if layout is None else layout.__name__.replace("_", " ")
+
+
 def layouts() -> Iterator[Case]:
     """Yield the cases of the topic layouts."""
-    yield Case("layouts", "contiguous inputs", _laid_out(None), everywhere=True)
-    yield Case("layouts", "one key, whose value is the result", _watched(heads(L, 1)))
-    draw = _watched(shaped(options={"is_causal": True}))
-    yield Case("layouts", "contiguous inputs, causal", draw, ("causal",))
+    yield case("contiguous inputs", laid_out(None), everywhere=True)
+    yield case("one key, whose value is the result", _watched(heads(L, 1)))
+    yield case("contiguous inputs, causal", _watched(shaped(options=CAUSAL)), "causal")
     for layout in (None, *LAYOUTS, *ONLY_NUMPY_HAS):
-        said = "contiguous" if layout is None else layout.__name__.replace("_", " ")
-        name = f"{said} inputs"
+        name = f"{said(layout)} inputs"
         kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
         if layout is not None:
             everywhere = layout in (heads_inside, transposed)
-            yield Case("layouts", name, _laid_out(layout), kinds=kinds, everywhere=everywhere)
+            yield case(name, laid_out(layout), kinds=kinds, everywhere=everywhere)
         for mask_kind, drawing in (("boolean", random_mask), ("floating", random_bias)):
-            draw, named = _laid_out(layout, drawing((B, H, L, S))), f"{name} and a {mask_kind} mask"
-            yield Case("layouts", named, draw, ("masks",), kinds=kinds)
-    yield Case("layouts", "expanded inputs, with strides of 0", _expanded)
-    yield Case("layouts", "an expanded mask", _expanded_mask, ("masks",))
+            draw = laid_out(layout, drawing((B, H, L, S)))
+            yield case(f"{name} and a {mask_kind} mask", draw, "masks", kinds=kinds)
+    yield case("expanded inputs, with strides of 0", _expanded)
+    yield case("an expanded mask", _expanded_mask, "masks")
 
 
 def _watched(draw: Draw) -> Draw:
@@ -104,7 +107,8 @@ def _watched(draw: Draw) -> Draw:
     return lambda setting: replace(draw(setting), watched=True)
 
 
-def _laid_out(layout: Layout | None, mask: Any = None) -> Draw:
+def laid_out(layout: Layout | None, mask: Any = None) -> Draw:
+    """Return the function that draws a call whose arguments lie so, and which is looked at."""
     draw = _watched(shaped() if mask is None else with_mask(mask))
 
     def lay(setting: Setting) -> Call:

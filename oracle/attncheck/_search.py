@@ -162,16 +162,10 @@ def drawn_cases(
             break
         masked, causal = rng.choice(MASKS), rng.choice(["", "topleft", "bottomright"])
         own = Drawn(
-            B=int(rng.integers(1, 3)),
-            H=int(rng.integers(1, 4)),
-            G=int(rng.choice([1, 1, 2, 3])),
-            L=int(rng.choice(LENGTHS)),
-            S=int(rng.choice(LENGTHS)),
-            mask=str(masked),
-            axes=str(rng.choice(SHAPES)),
-            causal="" if masked else str(causal),
-            left=int(rng.choice([-1, -1, 0, 3, 20])),
-            layout=str(rng.choice(["", "", *LAYOUT])),
+            B=int(rng.integers(1, 3)), H=int(rng.integers(1, 4)), G=int(rng.choice([1, 1, 2, 3])),
+            L=int(rng.choice(LENGTHS)), S=int(rng.choice(LENGTHS)),
+            mask=str(masked), axes=str(rng.choice(SHAPES)), causal="" if masked else str(causal),
+            left=int(rng.choice([-1, -1, 0, 3, 20])), layout=str(rng.choice(["", "", *LAYOUT])),
             scale=float(rng.choice([0, 0, 0.25, 2])),
             gradient=kind == "torch" and bool(rng.integers(2)),
         )

@@ -8,23 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attncheck._calls import (
-    E_V,
-    NOT_FLOAT16,
-    B,
-    Call,
-    Case,
-    Draw,
-    E,
-    H,
-    L,
-    S,
-    Setting,
-    rounded,
-)
-from attncheck._draws import heads, inputs, random_mask, shaped, with_mask, words
+from attncheck._calls import E_V, NOT_FLOAT16, B, Call, Case, Draw, E, H, L, S, Setting, rounded
+from attncheck._draws import case, heads, inputs, random_mask, shaped, with_mask, words
 from attncheck._tolerance import forward_size
-from attncheck._types import Array, Problem, Shape
+from attncheck._types import BOTTOM_RIGHT, CAUSAL, GROUPED, Array, Problem, Shape
 
 LENGTHS = (1, 2, 7, 17)
 SCALES = (0.0, -0.7, 2, 3.5, 40.0)
@@ -37,8 +24,6 @@ LEADING: list[tuple[Shape, Shape, Shape]] = [
     ((), (), (B, H)),
     ((H,), (1,), (B, 1)),
 ]
-CAUSAL = {"is_causal": True}
-GROUPED = {"enable_gqa": True}
 # Leading dimensions, L, S, E, E_v.
 EMPTY_AXES: dict[str, tuple[Shape, int, int, int | str, int | str]] = {
     "no keys": ((B, H), L, 0, E, E_V),
@@ -82,15 +67,14 @@ def of_shapes(
 def values() -> Iterator[Case]:
     """Yield the cases of the topic values."""
     for name, draw, everywhere in of_shapes({}, [(131, 149)]):
-        yield Case("values", name, draw, everywhere=everywhere)
+        yield case(name, draw, everywhere=everywhere)
     draw = shaped((H, L, 64), (H, S, 64), (H, S, 61))
-    yield Case("values", "head dimensions of 64 and 61", draw, any_dims=True)
+    yield case("head dimensions of 64 and 61", draw, any_dims=True)
     for scale in SCALES:
-        yield Case("values", f"scale={scale}", heads(options={"scale": scale}))
-    for sign, word in ((1, "above"), (-1, "below")):
-        name = f"scores of ten thousand, all {word} 0"
-        yield Case("values", name, large_scores(sign), dtypes=NOT_FLOAT16)
-    yield Case("values", f"a batch of {MANY:,}", _many)
+        yield case(f"scale={scale}", heads(options={"scale": scale}))
+    for name, draw in LARGE_SCORES.items():
+        yield case(name, draw, dtypes=NOT_FLOAT16)
+    yield case(f"a batch of {MANY:,}", _many)
 
 
 def large_scores(sign: float) -> Draw:
@@ -104,6 +88,12 @@ def large_scores(sign: float) -> Draw:
         return Call(inputs(setting, *rows), {"scale": 1.3 / setting.head_dims[0]})
 
     return draw
+
+
+LARGE_SCORES = {
+    f"scores of ten thousand, all {word} 0": large_scores(sign)
+    for sign, word in ((1, "above"), (-1, "below"))
+}
 
 
 def _many(setting: Setting) -> Call:
@@ -127,24 +117,21 @@ def _many(setting: Setting) -> Call:
 def groups() -> Iterator[Case]:
     """Yield the cases of the topic groups."""
     for n_key_heads, is_causal in product((1, 2, 3, 6), (False, True)):
-        options = GROUPED | (CAUSAL if is_causal else {})
+        options, needs = GROUPED | (CAUSAL if is_causal else {}), ("causal",) * is_causal
         name = f"6 query heads, {n_key_heads} of key and value" + ", causal" * is_causal
-        query, key, value = (B, 6, L, E), (1, n_key_heads, S, E), (B, n_key_heads, S, E_V)
-        needs = ("causal",) * is_causal
-        draw = shaped(query, (*value[:-1], E), (*value[:-1], E), options)
-        yield Case("groups", name, draw, needs, everywhere=n_key_heads == 2)
-        draw = shaped(query, key, value, options)
-        yield Case("groups", f"{name}, one key for the batch", draw, needs)
-        draw = shaped((6, L, E), (n_key_heads, S, E), options=options)
-        yield Case("groups", f"{name}, without a batch", draw, needs)
+        query, key, value = (B, 6, L, E), (B, n_key_heads, S, E), (B, n_key_heads, S, E_V)
+        yield case(name, shaped(query, key, key, options), *needs, everywhere=n_key_heads == 2)
+        draw = shaped(query, (1, *key[1:]), value, options)
+        yield case(f"{name}, one key for the batch", draw, *needs)
+        draw = shaped(query[1:], key[1:], options=options)
+        yield case(f"{name}, without a batch", draw, *needs)
     for n_key_heads, shape in product((1, 2, 6), ((6, 1, S), (6, L, S), (L, S), (S,))):
         name = f"6 query heads, {n_key_heads} of key and value, a mask {shape}"
         draw = with_mask(random_mask(shape), "", (6, L, E), (n_key_heads, S, E), options=GROUPED)
-        yield Case("groups", name, draw, ("masks",))
+        yield case(name, draw, "masks")
     for n_key_heads in (1, 2, 5):
         draw = shaped((0, L, E), (n_key_heads, S, E), options=GROUPED)
-        name = f"no query heads, {n_key_heads} of key and value"
-        yield Case("groups", name, draw, ("empty",))
+        yield case(f"no query heads, {n_key_heads} of key and value", draw, "empty")
 
 
 def without_length(name: str, options: dict[str, Any]) -> tuple[Draw, bool]:
@@ -166,16 +153,16 @@ def empty() -> Iterator[Case]:
         "a floating mask removes everything": np.full((L, S), -np.inf),
     }
     for name, mask in masks.items():
-        yield Case("empty", name, with_mask(mask), ("masks",))
+        yield case(name, with_mask(mask), "masks")
     for name, is_causal in product(EMPTY_AXES, (False, True)):
         draw, own_dims = without_length(name, CAUSAL if is_causal else {})
         needs = ("causal",) * is_causal
-        yield Case("empty", name + ", causal" * is_causal, draw, needs, any_dims=own_dims)
+        yield case(name + ", causal" * is_causal, draw, *needs, any_dims=own_dims)
     for n_queries, n_keys in ((7, 5), (17, 2)):
-        draw = heads(n_queries, n_keys, CAUSAL | {"causal_align": "bottom-right"})
+        draw = heads(n_queries, n_keys, CAUSAL | BOTTOM_RIGHT)
         name = f"causal at the bottom right, queries: {n_queries}, keys: {n_keys}"
-        yield Case("empty", name, draw, ("bottom-right", "causal"))
-    for align, n_queries, n_keys in (("top-left", 11, 3), ("bottom-right", 11, 3)):
-        draw = heads(n_queries, n_keys, {"window": (2, 1), "causal_align": align})
-        name = f"a window beyond the keys, {align}, queries: {n_queries}, keys: {n_keys}"
-        yield Case("empty", name, draw, ("windows", "bottom-right"))
+        yield case(name, draw, "bottom-right", "causal")
+    for align in ("top-left", "bottom-right"):
+        draw = heads(11, 3, {"window": (2, 1), "causal_align": align})
+        name = f"a window beyond the keys, {align}, queries: 11, keys: 3"
+        yield case(name, draw, "windows", "bottom-right")

@@ -43,13 +43,8 @@ def checked_topics(name: str, topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def tabled(
-    kernel: Kernel,
-    kind: str,
-    *,
-    only: Iterable[str] = (),
-    without: Iterable[str] = (),
-    dtypes: Sequence[str] | None = None,
-    seed: int = 7,
+    kernel: Kernel, kind: str, *, only: Iterable[str] = (), without: Iterable[str] = (),
+    dtypes: Sequence[str] | None = None, seed: int = 7,
 ) -> list[Case]:
     """Return the cases for a kernel of this kind in the order of the topics, claimed or not.
 
@@ -82,10 +77,11 @@ def _of_topic(
     smallest, *others = kernel.dims or [HEAD_DIMS, *((n, n) for n in SMALLEST)]
     for case in CASES[topic]():
         if kind in case.kinds:
+            own = replace(case, topic=topic, seed=seed, page=page)
             for dims in [smallest, *(others if case.everywhere else ())]:
                 for dtype in _dtypes_of(kernel, topic, dtypes, column=dims != smallest):
                     if dtype in case.dtypes:
-                        yield replace(case, head_dims=dims, seed=seed, page=page, dtype=dtype)
+                        yield replace(own, head_dims=dims, dtype=dtype)
 
 
 def _dtypes_of(

@@ -203,13 +203,8 @@ def _gathered_sizes(size: Array, shape: Shape) -> Array:
 
 
 def bound(
-    truth: Array,
-    *,
-    dtype: str,
-    size: float | Array | None = None,
-    peer: Array | None = None,
-    times: int = 2,
-    floor: float | Array = 0.0,
+    truth: Array, *, dtype: str, size: float | Array | None = None, peer: Array | None = None,
+    times: int = 2, floor: float | Array = 0.0,
 ) -> float | Array:
     """Return how far each entry of a result may be from the truth where the truth is finite.
 

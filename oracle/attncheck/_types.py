@@ -1,4 +1,4 @@
-"""What all files here share: kinds of arrays, names of dtypes, a problem, and its scale."""
+"""What all files here share: kinds of arrays, names of dtypes, keywords, a problem, its scale."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ Window = tuple[int | None, int | None]  # keys before and after a query's own po
 HALF = ("float16", "bfloat16")
 FLOATING = (*HALF, "float32", "float64")
 
+# Keywords that many calls have.
+CAUSAL = {"is_causal": True}
+BOTTOM_RIGHT = {"causal_align": "bottom-right"}
+GROUPED = {"enable_gqa": True}
+
 
 class Problem(NamedTuple):
     """A call without keywords: float64 arrays, a mask or None, and numbers or None."""
@@ -25,6 +30,11 @@ class Problem(NamedTuple):
     scale: float | None = None
     softcap: float | None = None
     sinks: Array | None = None
+
+
+def dtype_of_sums(dtype: str) -> str:
+    """Return the dtype in which a kernel adds up, and gives what is no product: log-sum-exps."""
+    return "float32" if dtype in HALF else dtype
 
 
 def scale_of(scale: float | None, n_features: int) -> float:

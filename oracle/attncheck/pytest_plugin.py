@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attncheck import TOPICS, Case, Kernel, backend_for, cases, expected_failures, judge
+from attncheck import TOPICS, Backend, Case, Kernel, backend_for, cases, expected_failures, judge
 
 OPTIONS = ("device", "only", "without", "dtypes", "seed", "expected")
 
@@ -69,7 +69,7 @@ def pytest_configure_node(node: Any) -> None:
 class Asked(pytest.Item):
     """The test of one case."""
 
-    def __init__(self, *, case: Case, kernel: Kernel, backend: Any, **more: Any) -> None:
+    def __init__(self, *, case: Case, kernel: Kernel, backend: Backend, **more: Any) -> None:
         super().__init__(**more)
         self.case, self.kernel, self.backend = case, kernel, backend
 
@@ -95,41 +95,43 @@ def pytest_collection_modifyitems(
     """Add a test for each case that the kernel claims, before -k and the like choose."""
     from attncheck.__main__ import found
 
-    path, kind = config.getoption("--attention"), config.getoption("--attention-kind")
+    path = config.getoption("--attention")
     if not path:
         return
+    kind, device, expected = (
+        config.getoption(f"--attention-{name}") for name in ("kind", "device", "expected")
+    )
     try:
-        device = config.getoption("--attention-device")
         kernel = Kernel.of(found(path, device))
-        expected = _expected(config.getoption("--attention-expected"))
-        backend = backend_for(kind, device)
+        backend, chosen = _chosen(kernel, kind, device, expected, seed=_seed(config))
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
-    chosen = cases(kind, kernel=kernel, seed=_seed(config))
-    for case in (c for c in chosen if c.dtype in backend.dtypes()):
+    for case, marks in chosen:
         own = f"{path}::{case.id}"  # parsed, so that --lf finds it again
         given = {"case": case, "kernel": kernel, "backend": backend}
         item = Asked.from_parent(session, name=case.id, nodeid=own, **given)
-        for mark in _marks(case, expected):
+        for mark in marks:
             item.add_marker(mark)
         items.append(item)
 
 
-def _require(case: Case, kernel: Kernel, backend: Any) -> None:
+def _chosen(
+    kernel: Kernel, kind: str, device: str = "cpu", expected: str | None = None, **options: Any
+) -> tuple[Backend, list[tuple[Case, list[Any]]]]:
+    """Return the backend, and the cases that are asked, each with its marks."""
+    backend, ids = backend_for(kind, device), expected_failures(expected) if expected else []
+    xfail, chosen = pytest.mark.xfail(strict=True, reason="an expected failure"), []
+    there = backend.dtypes()
+    for case in (c for c in cases(kind, kernel=kernel, **options) if c.dtype in there):
+        is_expected = any(part in case.id for part in ids)
+        chosen.append((case, [getattr(pytest.mark, marker(case.topic)), *[xfail] * is_expected]))
+    return backend, chosen
+
+
+def _require(case: Case, kernel: Kernel, backend: Backend) -> None:
     result = judge(case, kernel, backend)
     if not result.passed:
         raise AssertionError(f"{result}\nseed {case.seed}")
-
-
-def _expected(file: str | None) -> list[str]:
-    return expected_failures(file) if file else []
-
-
-def _marks(case: Case, expected: list[str]) -> list[Any]:
-    marks: list[Any] = [getattr(pytest.mark, marker(case.topic))]
-    if any(part in case.id for part in expected):
-        marks.append(pytest.mark.xfail(strict=True, reason="an expected failure"))
-    return marks
 
 
 def test_of(attention: Any, kind: str = "torch", **options: Any) -> Any:
@@ -137,14 +139,10 @@ def test_of(attention: Any, kind: str = "torch", **options: Any) -> Any:
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise TypeError(f"options must be some of {', '.join(OPTIONS)}; got {unknown[0]!r}")
-    expected = _expected(options.pop("expected", None))
-    kernel, backend = Kernel.of(attention), backend_for(kind, options.pop("device", "cpu"))
-    chosen = cases(kind, kernel=kernel, **options)
-    chosen = [case for case in chosen if case.dtype in backend.dtypes()]
+    kernel = Kernel.of(attention)
+    backend, chosen = _chosen(kernel, kind, **options)
 
-    @pytest.mark.parametrize(
-        "case", [pytest.param(c, id=c.id, marks=_marks(c, expected)) for c in chosen]
-    )
+    @pytest.mark.parametrize("case", [pytest.param(c, id=c.id, marks=m) for c, m in chosen])
     def test(case: Case) -> None:
         _require(case, kernel, backend)
 

@@ -1,24 +1,29 @@
 """Attention kernels with one fault each, of the kinds that kernels in the field have had.
 
-All come from one block-wise loop on tensors, `attend`, which is right where `fault` is "". Around
-it stand five kernels with the conventions of real ones: torch's own signature; (B, S, H, D) for two
-head dimensions in half precision, with the causal mask at the bottom right, packed texts and pages;
+All come from one function on tensors, `attend`, which is right where `fault` is "". Around it
+stand five kernels with the conventions of real ones: torch's own signature; flash-attn's, for
+(B, S, H, D) in half precision, with the causal mask at the bottom right, packed texts and pages;
 multiples of 16 only; one sequence with sinks; and masks that are combined with is_causal. `FAULTS`
-names each fault, and `twin` is the same kernel without it.
+names each fault, and its `build` without a name makes the correct twin.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from attncheck import Also, Kernel
+from attncheck import Also, Kernel, adapters
+from attncheck._calls import HEAD_DIMS
 
 TILE = 64
 NONE = -math.inf
@@ -36,17 +41,12 @@ class Options(NamedTuple):
     window: tuple[int | None, int | None] | None = None
 
 
-class WithGradient(torch.autograd.Function):
-    """The identity, whose gradient is changed."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.change = change
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> Any:
-        return ctx.change(above[0]), None
+def with_gradient(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the same numbers, whose gradient is changed."""
+    x = x.view_as(x)
+    if x.requires_grad:
+        x.register_hook(lambda gradient: None if gradient is None else change(gradient))
+    return x
 
 
 def without_the_last_tile(gradient: Tensor) -> Tensor:
@@ -87,8 +87,14 @@ def repeated(x: Tensor, group: int, fault: str) -> Tensor:
     heads = x.repeat_interleave(group, -3)
     if fault == "gradients of a group are not summed":
         first = (torch.arange(heads.shape[-3]) % group == 0)[:, None, None]
-        return WithGradient.apply(heads, lambda gradient: gradient * first)
+        return with_gradient(heads, lambda gradient: gradient * first)
     return heads
+
+
+def require(holds: bool, words: str, q: Tensor) -> None:
+    """Refuse what a kernel is not built for."""
+    if not holds:
+        raise ValueError(f"{words}; got {tuple(q.shape)} {q.dtype}")
 
 
 def accepted(
@@ -120,33 +126,11 @@ def accepted(
     return batch, group
 
 
-def tiles(n: int, size: int = TILE) -> list[slice]:
-    """Return tiles of n tokens; one of length 0 where there are none."""
-    return [slice(k, min(k + size, n)) for k in range(0, n, size)] or [slice(0, 0)]
-
-
-def allowed_keys(i: Tensor, j: Tensor, mask: Tensor | None, options: Options, fault: str) -> Tensor:
-    """Return which keys j the queries i see: by their positions, and by the mask."""
-    left, right = options.window or (None, None)
-    if fault == "a window that ends at the query sees the future":
-        right = right or None  # 0 is false
-    allowed = torch.ones(len(i), len(j), dtype=torch.bool)
-    if options.is_causal:
-        allowed = allowed & (j <= i[:, None])
-    if left is not None:
-        allowed = allowed & (j >= i[:, None] - left)
-    if right is not None:
-        allowed = allowed & (j <= i[:, None] + right)
-    if mask is not None:
-        allowed = allowed & (mask if mask.dtype == torch.bool else mask != NONE)
-    return allowed
-
-
 def attend(
     query: Tensor, key: Tensor, value: Tensor, options: Options, fault: str = "", *,
     softcap: float | None = None, sinks: Tensor | None = None, first: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the log-sum-exp of attention to one tile of keys after the other.
+    """Return the output and the log-sum-exp of attention, with this fault in it.
 
     `first` is the position of the first query among the keys, where the options do not say it.
     """
@@ -156,25 +140,21 @@ def attend(
         value = value[..., torch.arange(key.shape[-2]) % max(1, value.shape[-2]), :]
     batch, group = accepted(query, key, value, options)
     n_queries, n_keys = query.shape[-2], key.shape[-2]
-    in_half = query.dtype in HALF
-    wide = torch.float32 if in_half else query.dtype
-    tile = 1 if fault == "sums are kept in half precision" and in_half else TILE
+    wide = torch.float32 if query.dtype in HALF else query.dtype
     inputs = [query, *(repeated(x, group, fault) for x in (key, value))]
     q, k, v = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in inputs)
     if fault in GRADIENTS:
-        k, v = (WithGradient.apply(x, GRADIENTS[fault]) for x in (k, v))
+        k, v = (with_gradient(x, GRADIENTS[fault]) for x in (k, v))
         if fault != "the gradient of the last keys is lost":
-            q = WithGradient.apply(q, GRADIENTS[fault])
+            q = with_gradient(q, GRADIENTS[fault])
     if fault == "at 64 half of the features are not read" and q.shape[-1] == 64:
         k = torch.cat([k[..., :32], torch.zeros_like(k[..., 32:])], dim=-1)
-    if fault == "one query does not see the last keys" and n_queries == 1 and n_keys > TILE:
-        n_keys = n_keys // TILE * TILE
     mask = options.attn_mask
     if mask is not None:
         if fault == "a boolean mask is inverted" and mask.dtype == torch.bool:
             mask = ~mask
         if fault == "the gradient of the mask is zeros" and mask.is_floating_point():
-            mask = WithGradient.apply(mask, torch.zeros_like)
+            mask = with_gradient(mask, torch.zeros_like)
         if fault == "a mask of the batch is read by head" and mask.ndim == 4 and mask.shape[1] == 1:
             mask = mask[torch.arange(batch[-1]) % mask.shape[0], 0]
         mask = mask.expand(*batch, query.shape[-2], key.shape[-2])
@@ -190,49 +170,63 @@ def attend(
     if fault == "one query stands at the first key" and n_queries == 1:
         first = 0
 
-    outputs, lses = [], []
-    for rows in tiles(n_queries):
-        i = first + torch.arange(rows.start, rows.stop)
-        m = torch.full((*batch, len(i), 1), NONE, dtype=wide)
-        total, o = torch.zeros_like(m), torch.zeros(*batch, len(i), v.shape[-1], dtype=wide)
-        alive = torch.zeros(len(i), 1, dtype=torch.bool)
-        for columns in tiles(n_keys, tile):
-            j = torch.arange(columns.start, columns.stop)
-            here = None if mask is None else mask[..., rows, columns]
-            allowed = allowed_keys(i, j, here, options, fault)
-            alive = alive | allowed.any(-1, keepdim=True)
-            k_tile, v_tile = k[..., columns, :], v[..., columns, :]
-            if fault != "NaN comes from outside of a window" or options.window is None:
-                seen = allowed.any(-2)[..., None]  # what no query sees may be NaN: 0 · NaN is NaN
-                k_tile, v_tile = (torch.where(seen, x, 0) for x in (k_tile, v_tile))
-            s = scale * (q[..., rows, :] @ k_tile.mT)
-            s = masked(s, here, allowed, softcap, fault)
-            if fault == "NaN in a score is taken for 0":
-                s = s.nan_to_num(nan=0.0, posinf=math.inf, neginf=NONE)
-            m_new = torch.cat([m, s.detach()], dim=-1).amax(-1, keepdim=True)
-            if fault == "the largest score is not subtracted":
-                m_new = torch.zeros_like(m)
-            base = torch.where(m_new == NONE, 0, m_new)
-            if fault == "a first tile without a key gives NaN":
-                base = m_new  # -∞ - -∞ is NaN
-            powers, before = (s - base).exp(), (m - base).exp() * total
-            total = before + powers.sum(-1, keepdim=True)
-            divisor = torch.where(total == 0, 1, total)
-            o = before / divisor * o + powers / divisor @ v_tile  # a mean: it does not overflow
-            m = m_new
-            if tile == 1:
-                total, o = (x.to(query.dtype).to(wide) for x in (total, o))
-        lse = torch.where(m == NONE, 0, m) + torch.where(total == 0, 1, total).log()
-        if fault == "the log-sum-exp is that of the last tile":
-            lse = torch.logsumexp(s, -1, keepdim=True)
-        if fault == "the score of a removed key is -1e9":
-            alive = torch.ones_like(alive)
-        outputs.append(torch.where(alive, o, math.nan if fault == "an empty row is NaN" else 0))
-        empty = math.inf if fault == "the log-sum-exp of an empty row is +∞" else NONE
-        lses.append(torch.where(alive, lse, empty)[..., 0])
-    output, lse = torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
+    i, j = first + torch.arange(n_queries)[:, None], torch.arange(n_keys)
+    left, right = options.window or (None, None)
+    if fault == "a window that ends at the query sees the future":
+        right = right or None  # 0 is false
+    allowed = torch.ones(n_queries, n_keys, dtype=torch.bool)
+    if options.is_causal:
+        allowed = allowed & (j <= i)
+    if left is not None:
+        allowed = allowed & (j >= i - left)
+    if right is not None:
+        allowed = allowed & (j <= i + right)
+    if fault == "one query does not see the last keys" and n_queries == 1 and n_keys > TILE:
+        allowed = allowed & (j < n_keys // TILE * TILE)
+    if mask is not None:
+        allowed = allowed & (mask if mask.dtype == torch.bool else mask != NONE)
+    if fault != "NaN comes from outside of a window" or options.window is None:
+        seen = allowed.any(-2)[..., None]  # what no query sees may be NaN: 0 · NaN is NaN
+        k, v = (torch.where(seen, x, 0) for x in (k, v))
+
+    s = scale * (q @ k.mT)
+    late = fault == "the soft cap comes after the mask"
+    if softcap is not None and not late:
+        s = softcap * torch.tanh(s / softcap)
+    if mask is not None and mask.dtype != torch.bool:
+        s = s + mask.to(s.dtype)
+    low = -1e9 if fault == "the score of a removed key is -1e9" else NONE
+    s = torch.where(allowed, s, low)
+    if softcap is not None and late:
+        s = softcap * torch.tanh(s / softcap)
+    if fault == "NaN in a score is taken for 0":
+        s = s.nan_to_num(nan=0.0, posinf=math.inf, neginf=NONE)
+    m = torch.full((*batch, n_queries, 1), NONE, dtype=wide)
+    m = torch.cat([m, s.detach()], dim=-1).amax(-1, keepdim=True)
+    base = torch.where(m == NONE, 0, m)
+    if fault == "the largest score is not subtracted":
+        base = torch.zeros_like(m)
+    powers = (s - base).exp()
+    total = powers.sum(-1, keepdim=True)
+    total = torch.where(total == 0, 1, total)
+    o = powers / total @ v
+    if fault == "sums are kept in half precision" and query.dtype in HALF:
+        o, total = torch.zeros_like(o), torch.zeros_like(total)
+        for n in range(n_keys):
+            power = powers[..., n, None]
+            mean = (total * o + power * v[..., n, None, :]) / (total + power)
+            total, o = (x.to(query.dtype).to(wide) for x in (total + power, mean))
+    if fault == "a first tile without a key gives NaN":
+        o = torch.where(allowed[..., :TILE].any(-1, keepdim=True), o, math.nan)
+    lse = base + total.log()
+    if fault == "the log-sum-exp is that of the last tile":
+        lse = torch.logsumexp(s[..., (n_keys - 1) // TILE * TILE :], -1, keepdim=True)
+    alive = (s != NONE).any(-1, keepdim=True)
+    output = torch.where(alive, o, math.nan if fault == "an empty row is NaN" else 0)
+    empty = math.inf if fault == "the log-sum-exp of an empty row is +∞" else NONE
+    lse = torch.where(alive, lse, empty)[..., 0]
     if sinks is not None:
-        n = len(tiles(n_keys)) if fault == "a sink counts once in each tile" else 1
+        n = -(-n_keys // TILE) if fault == "a sink counts once in each tile" else 1
         column = (sinks + math.log(n)).to(wide)[:, None]
         whole = torch.logaddexp(lse, column)
         kept = torch.where(lse == NONE, 0, torch.exp(lse - whole))
@@ -240,22 +234,9 @@ def attend(
     if fault == "the query is modified" and not query.requires_grad:
         query.mul_(2)
     if fault == "the log-sum-exp has no gradient":
-        lse = WithGradient.apply(lse, torch.zeros_like)
+        lse = with_gradient(lse, torch.zeros_like)
     lse = lse / math.log(2) if fault == "the log-sum-exp is one of base 2" else lse
     return written(output.to(query.dtype), options, fault), lse
-
-
-def masked(
-    s: Tensor, mask: Tensor | None, allowed: Tensor, softcap: float | None, fault: str
-) -> Tensor:
-    """Return the scores below the soft cap, with the mask added, and -∞ for removed keys."""
-    late = fault == "the soft cap comes after the mask"
-    if softcap is not None and not late:
-        s = softcap * torch.tanh(s / softcap)
-    if mask is not None and mask.dtype != torch.bool:
-        s = s + mask.to(s.dtype)
-    s = torch.where(allowed, s, -1e9 if fault == "the score of a removed key is -1e9" else NONE)
-    return softcap * torch.tanh(s / softcap) if softcap is not None and late else s
 
 
 BUFFERS: dict[Any, Tensor] = {}
@@ -273,9 +254,9 @@ def written(output: Tensor, options: Options, fault: str) -> Tensor:
     if fault == "at 128 a quarter of the features is not written" and n_features == 128:
         return torch.cat([output[..., :96], kept[..., 96:]], dim=-1)
     if fault == "a gradient of the output is taken for contiguous":
-        return WithGradient.apply(output, taken_for_contiguous)
+        return with_gradient(output, taken_for_contiguous)
     if fault == "the gradient of the output is modified":
-        return WithGradient.apply(output, modified)
+        return with_gradient(output, modified)
     at_128 = fault == "at 128 causal gives zeros" and n_features == 128 and options.is_causal
     if at_128 or fault == "zeros that an absolute tolerance accepts":
         return output * 0
@@ -287,11 +268,18 @@ def written(output: Tensor, options: Options, fault: str) -> Tensor:
 # Texts and pages, one call for each ---------------------------------------------------------------
 
 
-def over_texts(attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> Any:
+def over_texts(
+    attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *starts: Tensor, fault: str = ""
+) -> Any:
     """Return attention within each text, and its log-sum-exp; axes are (…, H, T, D)."""
+    if fault == "packed texts see each other":
+        starts = tuple(own[[0, -1]] for own in starts)
     rows, columns = (list(pairwise(own.tolist())) for own in starts)
+    more: dict[str, int] = {}
+    if fault == "all texts have one causal frontier":
+        more["first"] = columns[0][1] - rows[0][1]  # that of the first text
     found = [
-        attend(q[..., i:j, :], k[..., m:n, :], v[..., m:n, :])
+        attend(q[..., i:j, :], k[..., m:n, :], v[..., m:n, :], **more)
         for (i, j), (m, n) in zip(rows, columns, strict=True)
     ]
     outputs, lses = zip(*found, strict=True)
@@ -300,12 +288,19 @@ def over_texts(attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, *sta
 
 def over_pages(
     attend: Callable[..., Any], q: Tensor, key_pages: Tensor, value_pages: Tensor, table: Any,
-    lengths: Any,
+    lengths: Any, fault: str = "",
 ) -> Tensor:
     """Return attention to keys in pages; queries are (B, H, S, D), pages (n_pages, page, H, D)."""
-    outputs = []
+    page, outputs = key_pages.shape[1], []
     for row, pages, length in zip(q, table, lengths, strict=True):
-        k, v = (x[pages].flatten(0, 1)[:length].transpose(0, 1) for x in (key_pages, value_pages))
+        n_keys = int(length)
+        if fault == "what stands behind the length is read":
+            n_keys = -(-n_keys // page) * page
+        if fault == "a page that is not full is not read":
+            n_keys = n_keys // page * page
+        if fault == "pages are read in the order of the pool":
+            pages = pages.sort().values
+        k, v = (x[pages].flatten(0, 1)[:n_keys].transpose(0, 1) for x in (key_pages, value_pages))
         outputs.append(attend(row[None], k[None], v[None])[0])
     return torch.cat(outputs)
 
@@ -327,90 +322,108 @@ def torch_like(fault: str = "") -> Kernel:
     return Kernel(scaled_dot_product_attention)
 
 
-def flash_like(fault: str = "") -> Kernel:
-    """Return a kernel for (B, S, H, D) in half precision, with texts in a row and with pages."""
+def by_position(causal: bool, window: tuple[int, int]) -> Any:
+    """Return flash-attn's way to say which keys a query sees in our words."""
+    bounds = tuple(None if n < 0 else n for n in window)
+    return {"is_causal": causal, "window": bounds, "causal_align": "bottom-right"}
 
-    def options(q: Tensor, k: Tensor, causal: bool, scale: Any, window: Any, axis: int) -> Options:
+
+def dense(
+    q: Tensor, k: Tensor, v: Tensor, fault: str, softcap: float | None = None,
+    first: int | None = None, **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return attention and its log-sum-exp, with axes (…, H, S, D) and heads shared by shape."""
+    require(k.shape[:-1] == v.shape[:-1] and q.shape[:-3] == k.shape[:-3], "shapes match", q)
+    own = Options(enable_gqa=q.shape[-3] != k.shape[-3], **options)
+    return attend(q, k, v, own, fault, softcap=softcap, first=first)
+
+
+def in_half(*tensors: Tensor) -> None:
+    """Refuse what a kernel for half precision refuses."""
+    require({x.dtype for x in tensors} <= {*HALF}, "fp16 and bf16 are supported", tensors[0])
+
+
+def flash_functions(fault: str = "", page: int = 256) -> dict[str, Any]:
+    """Return functions with the names, axes and limits of flash-attn 2.8.4, and its arguments.
+
+    Of these stand only such as an adapter may pass. A page has a multiple of `page` slots.
+    """
+
+    def one(
+        q: Tensor, k: Tensor, v: Tensor, scale: Any, softcap: float, own: Any, **more: Any
+    ) -> Any:
+        in_half(q, k, v)
         require(q.shape[-1] % 16 == 0, "head dimensions are multiples of 16", q)
-        require(q.dtype in HALF, "dtypes are float16 and bfloat16", q)
-        bounds = tuple(None if n < 0 else n for n in window)
-        groups = q.shape[axis] != k.shape[axis]
-        return Options(None, causal, scale, groups, "bottom-right", bounds)
+        output, lse = dense(q, k, v, fault, softcap or None, scale=scale, **own, **more)
+        return output, lse.detach()
 
-    def with_lse(
-        q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None,
-        window_size: tuple[int, int] = (-1, -1),
-    ) -> tuple[Tensor, Tensor]:
-        require(q.ndim == k.ndim == v.ndim == 4, "there are 4 axes (B, S, H, D)", q)
-        own = options(q, k, causal, softmax_scale, window_size, 2)
-        output, lse = attend(*(x.transpose(1, 2) for x in (q, k, v)), own, fault)
-        return output.transpose(1, 2), lse
+    def flash_attn_func(
+        q: Tensor, k: Tensor, v: Tensor, softmax_scale: Any = None, causal: bool = False,
+        window_size: Any = (-1, -1), softcap: float = 0.0, return_attn_probs: bool = False,
+    ) -> Any:
+        own, heads = by_position(causal, window_size), [x.transpose(1, 2) for x in (q, k, v)]
+        output, lse = one(*heads, softmax_scale, softcap, own)
+        output = output.transpose(1, 2).contiguous()
+        return (output, lse, None) if return_attn_probs else output
 
-    def of_texts(
+    def flash_attn_varlen_func(
         q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
-        max_seqlen_q: int, max_seqlen_k: int, causal: bool = False,
-        window_size: tuple[int, int] = (-1, -1),
-    ) -> Tensor:
-        own = options(q, k, causal, None, window_size, 1)
-        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-        if fault == "packed texts see each other":
-            return attend(q, k, v, own, fault)[0].transpose(0, 1)
-        first = None
-        if fault == "all texts have one causal frontier":
-            first = int(cu_seqlens_k[1] - cu_seqlens_q[1])  # that of the first text
+        max_seqlen_q: int, max_seqlen_k: int, softmax_scale: Any = None, causal: bool = False,
+        window_size: Any = (-1, -1), softcap: float = 0.0,
+    ) -> Any:
+        for starts, longest in ((cu_seqlens_q, max_seqlen_q), (cu_seqlens_k, max_seqlen_k)):
+            assert starts.dtype == torch.int32
+            assert int(starts.diff().max()) == longest
+        own, heads = by_position(causal, window_size), [x.transpose(0, 1) for x in (q, k, v)]
+        single = functools.partial(one, scale=softmax_scale, softcap=softcap, own=own)
+        output, _ = over_texts(single, *heads, cu_seqlens_q, cu_seqlens_k, fault=fault)
+        return output.transpose(0, 1).contiguous()
 
-        def one(q: Tensor, k: Tensor, v: Tensor) -> Any:
-            return attend(q, k, v, own, fault, first=first)
+    def flash_attn_with_kvcache(
+        q: Tensor, k_cache: Tensor, v_cache: Tensor, cache_seqlens: Tensor, block_table: Tensor,
+        softmax_scale: Any = None, causal: bool = False, window_size: Any = (-1, -1),
+        softcap: float = 0.0,
+    ) -> Any:
+        assert cache_seqlens.dtype == block_table.dtype == torch.int32
+        assert k_cache.shape[1] % page == 0
+        own = by_position(causal, window_size)
+        single = functools.partial(one, scale=softmax_scale, softcap=softcap, own=own)
+        paged = q.transpose(1, 2), k_cache, v_cache, block_table, cache_seqlens
+        return over_pages(single, *paged, fault=fault).transpose(1, 2).contiguous()
 
-        return over_texts(one, q, k, v, cu_seqlens_q, cu_seqlens_k)[0].transpose(0, 1)
+    functions = (flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache)
+    return {"flash_attn": {own.__name__: own for own in functions}}
 
-    def of_pages(
-        q: Tensor, key_pages: Tensor, value_pages: Tensor, block_table: Tensor,
-        cache_seqlens: Tensor, causal: bool = False, window_size: tuple[int, int] = (-1, -1),
-    ) -> Tensor:
-        own = options(q, key_pages, causal, None, window_size, 2)
-        page, lengths = key_pages.shape[1], cache_seqlens
-        if fault == "what stands behind the length is read":
-            lengths = -(-lengths // page) * page
-        if fault == "a page that is not full is not read":
-            lengths = lengths // page * page
-        if fault == "pages are read in the order of the pool":
-            block_table = block_table.sort(dim=1).values
 
-        def one(q: Tensor, k: Tensor, v: Tensor) -> Any:
-            return attend(q, k, v, own, fault)
+def adapted(name: str, modules: dict[str, dict[str, Any]]) -> Kernel:
+    """Return what the adapter of a library makes of modules that stand in its place."""
+    found = {path: ModuleType(path) for path in modules}
+    for path, own in modules.items():
+        vars(found[path]).update(own)
+    with mock.patch.dict(sys.modules, found):
+        kernel: Kernel = getattr(adapters, name)
+    return kernel
 
-        q = q.transpose(1, 2)
-        return over_pages(one, q, key_pages, value_pages, block_table, lengths).transpose(1, 2)
 
-    return Kernel(
-        without_lse(with_lse),
-        axes="BSHD",
-        head_dims=[64, 128],
-        dtypes=["float16", "bfloat16"],
-        names={"is_causal": "causal", "scale": "softmax_scale", "window": "window_size"},
-        values={"window": lambda window: tuple(-1 if n is None else n for n in window)},
-        causal=["bottom-right"],
-        mask=None,
-        groups="by shape",
-        lse=Also(with_lse, axes="BHS"),
-        documents=Also(of_texts, axes="THD", longest=("max_seqlen_q", "max_seqlen_k")),
-        pages=Also(of_pages, axes="PSHD", page=16),
-    )
+def flash_like(fault: str = "") -> Kernel:
+    """Return a kernel for (B, S, H, D) in half precision, with texts in a row and small pages."""
+    kernel = adapted("flash_attn", flash_functions(fault, page=16))
+    assert kernel.pages is not None
+    return replace(kernel, pages=replace(kernel.pages, page=16))
 
 
 def sixteens_like(fault: str = "") -> Kernel:
     """Return a kernel for multiples of 16, whose log-sum-exp has base 2 and can be merged."""
 
-    def with_lse(
+    def attention(
         q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False,
-        sm_scale: float | None = None, enable_gqa: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+        sm_scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False,
+    ) -> Any:
         require(q.shape[-1] % 16 == 0 == v.shape[-1] % 16, "multiples of 16", q)
         require(q.ndim == 4, "there are 4 axes (B, H, S, D)", q)
         own = Options(bias, causal, sm_scale, enable_gqa)
         output, lse = attend(q, k, v, own, fault)
-        return output, lse / math.log(2)
+        return (output, lse / math.log(2)) if return_lse else output
 
     def merge(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         parts, own = torch.stack(list(outputs)), torch.stack(list(lses)) * math.log(2)
@@ -421,11 +434,11 @@ def sixteens_like(fault: str = "") -> Kernel:
         return (weights * parts).sum(0).to(parts.dtype), whole / math.log(2)
 
     return Kernel(
-        without_lse(with_lse),
+        attention,
         axes="BHSD",
         head_dims=[64, 96, 128],
         names={"attn_mask": "bias", "is_causal": "causal", "scale": "sm_scale"},
-        lse=Also(with_lse, axes="BHS", base=2),
+        lse=Also(attention, axes="BHS", base=2, always={"return_lse": True}),
         merge=merge,
     )
 
@@ -458,11 +471,9 @@ def onnx_like(fault: str = "") -> Kernel:
         Q: Tensor, K: Tensor, V: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
         scale: float | None = None, softcap: float | None = None,
     ) -> Tensor:
-        require(Q.ndim == K.ndim == V.ndim == 4, "there are 4 axes (B, H, S, D)", Q)
-        window = (None, 0) if is_causal else None
-        groups = Q.shape[1] != K.shape[1]
-        own = Options(attn_mask, False, scale, groups, window=window)
-        return attend(Q, K, V, own, fault, softcap=softcap)[0]
+        require(Q.ndim == 4, "there are 4 axes (B, H, S, D)", Q)
+        own = {"attn_mask": attn_mask, "scale": scale, "window": (None, 0) if is_causal else None}
+        return dense(Q, K, V, fault, softcap, **own)[0]
 
     return Kernel(
         attention,
@@ -473,20 +484,10 @@ def onnx_like(fault: str = "") -> Kernel:
     )
 
 
-def without_lse(function: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
-    """Return a function with the same signature that returns the output alone."""
-
-    @functools.wraps(function)
-    def alone(*inputs: Tensor, **options: Any) -> Tensor:
-        return function(*inputs, **options)[0]
-
-    return alone
-
-
-def require(holds: bool, words: str, q: Tensor) -> None:
-    """Refuse what a kernel is not built for."""
-    if not holds:
-        raise ValueError(f"{words}; got {tuple(q.shape)} {q.dtype}")
+def at_one(kernel: Kernel) -> Kernel:
+    """Return a kernel that claims no more than its smallest head dimension and its first dtype."""
+    smallest, *_ = kernel.dims or [HEAD_DIMS]
+    return replace(kernel, head_dims=[smallest], dtypes=(kernel.dtypes or ["float32"])[:1])
 
 
 class Fault(NamedTuple):
@@ -502,53 +503,57 @@ class Fault(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
+OF_EACH: dict[Callable[[str], Kernel], dict[str, tuple[Any, ...]]] = {
+    torch_like: {
+        "a boolean mask is inverted": ("masks", "a boolean mask"),
+        "is_causal stands at the other corner": ("causal", "is_causal"),
+        "a window that ends at the query sees the future":
+            ("windows", "a window that ends at the query"),
+        "a mask of the batch is read by head": ("masks", "a mask (B, 1, L, S)"),
+        "at 64 half of the features are not read": ("values", "head dimension 64"),
+        "strides are ignored": ("layouts", "inputs that are not contiguous"),
+        "the last rows of a tile are not written": ("values", "more than 64 queries"),
+        "a first tile without a key gives NaN": ("masks", "without any of the first 64 keys"),
+        "NaN comes from outside of a window": ("numbers", "a window", ("windows",)),
+        "groups are tiled": ("groups", "fewer key heads than query heads"),
+        "gradients of a group are not summed": ("gradients", "fewer key heads than query heads"),
+        "gradients are rounded to float16": ("gradients", "gradients"),
+        "gradients are zeros": ("gradients", "gradients"),
+        "sequences beyond 65,535 are not written": ("values", "more than 65,535 sequences"),
+        "the next call overwrites the result": ("layouts", "the next call"),
+        "sums are kept in half precision": ("dtypes", "half precision"),
+        "the scale is 1/d": ("values", "no scale"),
+        "zeros that an absolute tolerance accepts": ("values", "zeros"),
+    },
+    flash_like: {
+        "one query stands at the first key": ("bottom-right", "one query"),
+        "at 128 a quarter of the features is not written": ("values", "head dimension 128"),
+        "at 128 causal gives zeros": ("causal", "head dimension 128"),
+        "the log-sum-exp is one of base 2": ("lse", "a log-sum-exp"),
+        "packed texts see each other": ("documents", "documents"),
+        "all texts have one causal frontier":
+            ("documents", "other lengths for keys", ("bottom-right",)),
+        "what stands behind the length is read": ("pages", "a page that is not full"),
+        "a page that is not full is not read": ("pages", "a page that is not full"),
+        "pages are read in the order of the pool": ("pages", "pages"),
+    },
+    sixteens_like: {
+        "at 96 the scale is that of 128": ("values", "head dimension 96"),
+        "one query does not see the last keys": ("values", "one query"),
+        "the log-sum-exp of an empty row is +∞": ("lse", "rows without keys"),
+        "the log-sum-exp has no gradient": ("lse", "a gradient of the log-sum-exp"),
+        "the log-sum-exp is that of the last tile": ("lse", "more than 64 keys"),
+        "parts are merged by their mean": ("merge", "keys in two halves"),
+        "the gradient of the last keys is lost": ("gradients", "more than 64 keys"),
+    },
+    serving_like: {"a sink counts once in each tile": ("sinks", "more than 64 keys")},
+    onnx_like: {
+        "the soft cap comes after the mask": ("soft cap", "a soft cap", ("masks", "causal")),
+    },
+}
 FAULTS = {
-    "a boolean mask is inverted": Fault(torch_like, "masks", "a boolean mask"),
-    "is_causal stands at the other corner": Fault(torch_like, "causal", "is_causal"),
-    "one query stands at the first key": Fault(flash_like, "bottom-right", "one query"),
-    "a window that ends at the query sees the future":
-        Fault(torch_like, "windows", "a window that ends at the query"),
-    "a mask of the batch is read by head": Fault(torch_like, "masks", "a mask (B, 1, L, S)"),
-    "at 64 half of the features are not read": Fault(torch_like, "values", "head dimension 64"),
-    "at 96 the scale is that of 128": Fault(sixteens_like, "values", "head dimension 96"),
-    "at 128 a quarter of the features is not written":
-        Fault(flash_like, "values", "head dimension 128"),
-    "at 128 causal gives zeros": Fault(flash_like, "causal", "head dimension 128"),
-    "strides are ignored": Fault(torch_like, "layouts", "inputs that are not contiguous"),
-    "the last rows of a tile are not written":
-        Fault(torch_like, "values", "more than 64 queries"),
-    "one query does not see the last keys": Fault(sixteens_like, "values", "one query"),
-    "a first tile without a key gives NaN":
-        Fault(torch_like, "masks", "without any of the first 64 keys"),
-    "the log-sum-exp is one of base 2": Fault(flash_like, "lse", "a log-sum-exp"),
-    "the log-sum-exp of an empty row is +∞": Fault(sixteens_like, "lse", "rows without keys"),
-    "the log-sum-exp has no gradient":
-        Fault(flash_like, "lse", "a gradient of the log-sum-exp"),
-    "the log-sum-exp is that of the last tile": Fault(sixteens_like, "lse", "more than 64 keys"),
-    "parts are merged by their mean": Fault(sixteens_like, "merge", "keys in two halves"),
-    "packed texts see each other": Fault(flash_like, "documents", "documents"),
-    "all texts have one causal frontier":
-        Fault(flash_like, "documents", "other lengths for keys", ("bottom-right",)),
-    "what stands behind the length is read": Fault(flash_like, "pages", "a page that is not full"),
-    "a page that is not full is not read": Fault(flash_like, "pages", "a page that is not full"),
-    "pages are read in the order of the pool": Fault(flash_like, "pages", "pages"),
-    "NaN comes from outside of a window": Fault(torch_like, "numbers", "a window", ("windows",)),
-    "a sink counts once in each tile": Fault(serving_like, "sinks", "more than 64 keys"),
-    "the soft cap comes after the mask":
-        Fault(onnx_like, "soft cap", "a soft cap", ("masks", "causal")),
-    "groups are tiled": Fault(torch_like, "groups", "fewer key heads than query heads"),
-    "gradients of a group are not summed":
-        Fault(torch_like, "gradients", "fewer key heads than query heads"),
-    "gradients are rounded to float16": Fault(torch_like, "gradients", "gradients"),
-    "gradients are zeros": Fault(torch_like, "gradients", "gradients"),
-    "the gradient of the last keys is lost":
-        Fault(sixteens_like, "gradients", "more than 64 keys"),
-    "sequences beyond 65,535 are not written":
-        Fault(torch_like, "values", "more than 65,535 sequences"),
-    "the next call overwrites the result": Fault(torch_like, "layouts", "the next call"),
-    "sums are kept in half precision": Fault(torch_like, "dtypes", "half precision"),
-    "the scale is 1/d": Fault(torch_like, "values", "no scale"),
-    "zeros that an absolute tolerance accepts": Fault(torch_like, "values", "zeros"),
+    name: Fault(build, *about)
+    for build, faults in OF_EACH.items() for name, about in faults.items()
 }
 
 # Plainer mistakes of a kernel like torch's, with the topic that must notice each.

@@ -1,9 +1,10 @@
-"""The adapters for other libraries, held against stand-ins with the same signatures.
+"""The adapters for other libraries, held against stand-ins with the same conventions.
 
 None of the libraries is here, and none runs on a CPU: torch's own `varlen_attn` is installed and
 raises `NotImplementedError` there (no `aten::_flash_attention_forward`). So each is replaced by
-functions of the same signature and conventions, computed by the right form of `faulty_kernels`.
-This shows that an adapter says what it means, and not that a library is right.
+functions of the same conventions, which take those of its arguments that an adapter may pass, and
+are computed by the right form of `faulty_kernels`. This shows that an adapter says what it means,
+and not that a library is right.
 """
 
 from __future__ import annotations
@@ -11,110 +12,33 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from faulty_kernels import Options, attend, over_pages, over_texts
-from runs import at_one
+from faulty_kernels import (
+    adapted,
+    at_one,
+    by_position,
+    dense,
+    flash_functions,
+    in_half,
+    over_pages,
+    over_texts,
+)
 from torch import Tensor
 
-from attncheck import Kernel, adapters, cases, check
-from attncheck.__main__ import found, main
-
-
-def dense(
-    query: Tensor, key: Tensor, value: Tensor, *, softcap: float = 0.0, **options: Any
-) -> tuple[Tensor, Tensor]:
-    """Return attention and its log-sum-exp, with axes (…, H, S, D) and heads shared by shape."""
-    if key.shape[:-1] != value.shape[:-1] or query.shape[:-3] != key.shape[:-3]:
-        raise RuntimeError("query, key and value must have matching shapes")
-    groups = query.shape[-3] != key.shape[-3]
-    own = Options(enable_gqa=groups, **options)
-    return attend(query, key, value, own, softcap=softcap or None)
-
-
-def in_half(*tensors: Tensor) -> None:
-    """Refuse what a kernel for half precision refuses."""
-    if any(x.dtype not in (torch.float16, torch.bfloat16) for x in tensors):
-        raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
-    if any(x.dtype != tensors[0].dtype for x in tensors):
-        raise RuntimeError("query, key and value must have the same dtype")
-
-
-def by_position(causal: bool, window: tuple[int, int], align: str = "bottom-right") -> Any:
-    """Return flash-attn's way to say which keys a query sees in our words."""
-    ends = tuple(None if n < 0 else n for n in window)
-    own = None if ends == (None, None) else ends
-    return {"is_causal": causal, "window": own, "causal_align": align}
-
-
-# -- flash-attn ------------------------------------------------------------------------------------
-
-
-def flash_attn(fault: str = "") -> dict[str, Any]:
-    """Return the functions of flash-attn 2.8.4, with one fault on purpose."""
-    align = "top-left" if fault == "top-left" else "bottom-right"
-
-    def one(q: Tensor, k: Tensor, v: Tensor, softmax_scale: Any, softcap: float, **own: Any) -> Any:
-        in_half(q, k, v)
-        out, lse = dense(q, k, v, scale=softmax_scale, softcap=softcap, **own)
-        if fault == "+∞":  # as softmax.h of flash-attn itself has it
-            lse = torch.where(lse == -torch.inf, torch.inf, lse)
-        return out, lse.detach()
-
-    def flash_attn_func(
-        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
-        softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
-    ):
-        heads = [x.transpose(1, 2) for x in (q, k, v)]
-        own = by_position(causal, window_size, align)
-        out, lse = one(*heads, softmax_scale, softcap, **own)
-        out = out.transpose(1, 2).contiguous()
-        return (out, lse, None) if return_attn_probs else out
-
-    def flash_attn_varlen_func(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
-        softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-        deterministic=False, return_attn_probs=False, block_table=None,
-    ):
-        for starts, longest in ((cu_seqlens_q, max_seqlen_q), (cu_seqlens_k, max_seqlen_k)):
-            assert starts.dtype == torch.int32
-            assert int(starts.diff().max()) == longest
-        heads = [x.transpose(0, 1) for x in (q, k, v)]
-        own = by_position(causal, window_size, align)
-        out, _ = over_texts(
-            lambda *a: one(*a, softmax_scale, softcap, **own), *heads, cu_seqlens_q, cu_seqlens_k
-        )
-        return out.transpose(0, 1).contiguous()
-
-    def flash_attn_with_kvcache(
-        q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None,
-        cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None,
-        causal=False, window_size=(-1, -1), softcap=0.0, rotary_interleaved=True,
-        alibi_slopes=None, num_splits=0, return_softmax_lse=False,
-    ):
-        assert cache_seqlens.dtype == block_table.dtype == torch.int32
-        assert k_cache.shape[1] % 256 == 0
-        own = by_position(causal, window_size, align)
-        return over_pages(
-            lambda *a: one(*a, softmax_scale, softcap, **own),
-            q.transpose(1, 2), k_cache, v_cache, block_table, cache_seqlens,
-        ).transpose(1, 2).contiguous()
-
-    functions = (flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache)
-    return {"flash_attn": {own.__name__: own for own in functions}}
-
+from attncheck import Kernel, cases, check
+from attncheck.__main__ import found
 
 # -- FlashInfer ------------------------------------------------------------------------------------
 
 
 def flashinfer(fault: str = "") -> dict[str, Any]:
     """Return the functions of FlashInfer 0.6.18, with one fault on purpose."""
-    base = math.e if fault == "natural" else 2.0
 
     def one(
         q: Tensor, k: Tensor, v: Tensor, sm_scale: Any, causal: bool, left: int, cap: Any
@@ -123,15 +47,12 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
         if causal and q.shape[-2] > k.shape[-2]:
             raise RuntimeError("kv_len must be greater than or equal to qo_len")
         own = by_position(causal, (left, -1))
-        out, lse = dense(q, k, v, scale=sm_scale, softcap=cap or 0.0, **own)
-        return out, lse / math.log(base)
+        out, lse = dense(q, k, v, fault, cap, scale=sm_scale, **own)
+        return out, lse / math.log(2)
 
     def single_prefill_with_kv_cache(
-        q, k, v, scale_q=None, scale_k=None, scale_v=None, o_dtype=None, custom_mask=None,
-        packed_custom_mask=None, causal=False, kv_layout="NHD", pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
-        rope_scale=None, rope_theta=None, backend="auto", return_lse=False, kv_cache_sf=None,
-        k_scale=None, v_scale=None,
+        q, k, v, causal=False, sm_scale=None, window_left=-1, logits_soft_cap=None,
+        return_lse=False,
     ):
         heads = [x.transpose(0, 1) for x in (q, k, v)]
         out, lse = one(*heads, sm_scale, causal, window_left, logits_soft_cap)
@@ -139,11 +60,7 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
         return (out, lse) if return_lse else out
 
     class BatchDecodeWithPagedKVCacheWrapper:
-        def __init__(
-            self, float_workspace_buffer, kv_layout="NHD", use_cuda_graph=False,
-            use_tensor_cores=False, paged_kv_indptr_buffer=None, paged_kv_indices_buffer=None,
-            paged_kv_last_page_len_buffer=None, backend="auto", jit_args=None,
-        ):
+        def __init__(self, float_workspace_buffer, kv_layout="NHD", use_tensor_cores=False):
             self.use_tensor_cores = use_tensor_cores
 
         def plan(
@@ -185,36 +102,29 @@ def flashinfer(fault: str = "") -> dict[str, Any]:
 # -- torch's varlen_attn ---------------------------------------------------------------------------
 
 
-class AuxRequest(NamedTuple):
-    lse: bool = False
-
-
 def torch_varlen(fault: str = "") -> dict[str, Any]:
     """Return `varlen_attn` of torch 2.13, with one fault on purpose."""
 
     def varlen_attn(
         query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
-        window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None,
+        window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None,
     ):
         in_half(query, key, value)
         if cu_seq_q.shape != cu_seq_k.shape:
             raise RuntimeError("cu_seqlens_k must have shape (batch_size + 1)")
         if not enable_gqa and query.shape[1] != key.shape[-2]:
             raise ValueError("Expect query and key/value to have the same number of heads")
-        own = by_position(
-            window_size == (-1, 0), (-1, -1) if window_size == (-1, 0) else window_size
-        )
+        own = by_position(False, window_size)
 
         def one(*heads: Tensor) -> Any:
-            out, lse = dense(*heads, scale=scale, **own)
+            out, lse = dense(*heads, fault, scale=scale, **own)
             return out, lse.detach()
 
         if block_table is not None:
             assert key.shape[1] % 256 == 0
             assert seqused_k.dtype == block_table.dtype == torch.int32
             rows = query.unflatten(0, (-1, max_q)).transpose(1, 2)
-            used = seqused_k + (fault == "one more") * (seqused_k % 256 > 0)
-            out = over_pages(one, rows, key, value, block_table, used)
+            out = over_pages(one, rows, key, value, block_table, seqused_k, fault)
             return out.transpose(1, 2).flatten(0, 1)
         if key.shape != value.shape:
             raise RuntimeError("v must have shape (total_k, num_heads_k, head_size)")
@@ -225,14 +135,12 @@ def torch_varlen(fault: str = "") -> dict[str, Any]:
             out, lse = one(*(x.unflatten(0, (batch, n)).transpose(1, 2) for x, n in pairs))
             out, lse = out.transpose(0, 1).flatten(1, 2), lse.transpose(0, 1).flatten(1, 2)
         else:
-            if fault == "leaks":  # the whole row is one text
-                cu_seq_q, cu_seq_k = cu_seq_q[[0, -1]], cu_seq_k[[0, -1]]
             heads = [x.transpose(0, 1) for x in (query, key, value)]
-            out, lse = over_texts(one, *heads, cu_seq_q, cu_seq_k)
+            out, lse = over_texts(one, *heads, cu_seq_q, cu_seq_k, fault=fault)
         out = out.transpose(0, 1).contiguous()
         return (out, lse) if return_aux is not None and return_aux.lse else out
 
-    own = {"varlen_attn": varlen_attn, "AuxRequest": AuxRequest}
+    own = {"varlen_attn": varlen_attn, "AuxRequest": SimpleNamespace}
     return {"torch.nn.attention.varlen": own}
 
 
@@ -259,20 +167,18 @@ class BlockDiagonalMask:
         return cls(q_seqlen, kv_seqlen, device)
 
     def make_causal(self):
-        return BlockDiagonalMask(self.q_seqlen, self.kv_seqlen, self.device, "top-left")
+        return replace(self, align="top-left")
 
     def make_causal_from_bottomright(self):
         pairs = zip(self.q_seqlen, self.kv_seqlen, strict=True)
         assert all(n_keys >= n_queries for n_queries, n_keys in pairs)
-        return BlockDiagonalMask(self.q_seqlen, self.kv_seqlen, self.device, "bottom-right")
+        return replace(self, align="bottom-right")
 
 
 def xformers(fault: str = "") -> dict[str, Any]:
     """Return the functions and biases of xformers 0.0.35, with one fault on purpose."""
 
-    def memory_efficient_attention(
-        query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None
-    ):
+    def memory_efficient_attention(query, key, value, attn_bias=None, scale=None):
         if not query.dtype == key.dtype == value.dtype or query.dtype == torch.float64:
             raise ValueError("Query/Key/Value should either all have the same dtype")
         if query.shape[2] != key.shape[2] or query.shape[0] != key.shape[0]:
@@ -281,7 +187,6 @@ def xformers(fault: str = "") -> dict[str, Any]:
         own: dict[str, Any] = {"scale": scale}
         align = getattr(attn_bias, "align", "")
         if align:
-            align = "top-left" if fault == "top-left" else align
             own |= {"is_causal": True, "causal_align": align}
         if isinstance(attn_bias, BlockDiagonalMask):
             assert query.shape[0] == 1
@@ -289,14 +194,14 @@ def xformers(fault: str = "") -> dict[str, Any]:
             starts = [
                 torch.tensor([0, *n]).cumsum(0) for n in (attn_bias.q_seqlen, attn_bias.kv_seqlen)
             ]
-            out = over_texts(lambda *a: dense(*a, **own), *heads, *starts)[0]
+            out = over_texts(lambda *a: dense(*a, fault, **own), *heads, *starts)[0]
         else:
             if isinstance(attn_bias, Tensor):
                 assert attn_bias.shape == (*heads[0].shape[:3], key.shape[1])
                 assert attn_bias.dtype == query.dtype
                 assert all(stride % 8 == 0 for stride in attn_bias.stride()[:-1])
-                own["attn_mask"] = attn_bias.detach() if fault == "no gradient" else attn_bias
-            out = dense(*heads, **own)[0]
+                own["attn_mask"] = attn_bias
+            out = dense(*heads, fault, **own)[0]
         return out.transpose(1, 2).contiguous()
 
     masks = LowerTriangularMask, LowerTriangularFromBottomRightMask, BlockDiagonalMask
@@ -309,24 +214,14 @@ def xformers(fault: str = "") -> dict[str, Any]:
 
 
 STAND_INS: dict[str, Callable[..., dict[str, Any]]] = {
-    "flash_attn": flash_attn, "flashinfer": flashinfer,
+    "flash_attn": flash_functions, "flashinfer": flashinfer,
     "torch_varlen": torch_varlen, "xformers": xformers,
 }
 
 
-@pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
-    """Return what makes the adapter of a library, whose modules are stand-ins."""
-
-    def made(name: str, fault: str = "") -> Kernel:
-        for path, own in STAND_INS[name](fault).items():
-            module = ModuleType(path)
-            vars(module).update(own)
-            monkeypatch.setitem(sys.modules, path, module)
-        found: Kernel = getattr(adapters, name)
-        return found
-
-    return made
+def kernel(name: str, fault: str = "") -> Kernel:
+    """Return what the adapter of a library makes of its stand-in."""
+    return adapted(name, STAND_INS[name](fault))
 
 
 # What each is asked, by its topics. A topic that is missing is not claimed.
@@ -340,51 +235,44 @@ ASKED = {
 }
 
 
-def passes(name: str, kernel: Kernel) -> None:
-    report = check(kernel)
+# On each change at one head dimension and in one dtype: an adapter hands these on, and no more.
+@pytest.mark.parametrize("part", [at_one, pytest.param(Kernel.of, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ASKED)
+def test_a_stand_in_passes_every_topic_that_its_adapter_claims(
+    name: str, part: Callable[[Kernel], Kernel]
+) -> None:
+    report = check(part(kernel(name)))
     assert all(result.passed for result in report.results), str(report)
     assert {result.case.topic for result in report.results} == ASKED[name]
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_a_stand_in_passes_every_topic_that_its_adapter_claims(name: str, kernel: Any) -> None:
-    """At one head dimension and in one dtype: an adapter hands these on, and no more."""
-    passes(name, at_one(kernel(name)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ASKED)
-def test_a_stand_in_passes_all_that_its_adapter_claims(name: str, kernel: Any) -> None:
-    passes(name, kernel(name))
 
 
 @pytest.mark.parametrize(
     ("name", "fault", "only"),
     [
-        ("flash_attn", "top-left", ["bottom-right", "documents"]),
-        ("flash_attn", "+∞", ["lse"]),
-        ("flashinfer", "natural", ["lse"]),
-        ("flashinfer", "natural", ["merge"]),
-        ("torch_varlen", "leaks", ["documents"]),
-        ("torch_varlen", "one more", ["pages"]),
-        ("xformers", "top-left", ["bottom-right", "documents"]),
-        ("xformers", "no gradient", ["mask gradients"]),
+        ("flash_attn", "is_causal stands at the other corner", ["bottom-right", "documents"]),
+        ("flash_attn", "the log-sum-exp of an empty row is +∞", ["lse"]),
+        ("flashinfer", "the log-sum-exp is one of base 2", ["lse"]),
+        ("flashinfer", "the log-sum-exp is one of base 2", ["merge"]),
+        ("torch_varlen", "packed texts see each other", ["documents"]),
+        ("torch_varlen", "what stands behind the length is read", ["pages"]),
+        ("xformers", "is_causal stands at the other corner", ["bottom-right", "documents"]),
+        ("xformers", "the gradient of the mask is zeros", ["mask gradients"]),
     ],
 )
-def test_a_fault_is_noticed(name: str, fault: str, only: list[str], kernel: Any) -> None:
+def test_a_fault_is_noticed(name: str, fault: str, only: list[str]) -> None:
     report = check(at_one(kernel(name, fault)), only=only)
     assert {result.case.topic for result in report.failed} == set(only), str(report)
-    if fault == "+∞":
+    if "+∞" in fault:  # as softmax.h of flash-attn itself has it
         assert [r.case.name for r in report.failed] == ["-∞ for a row before the first key"]
 
 
-def test_a_window_that_ends_ahead_of_the_query_is_not_asked_of_flashinfer(kernel: Any) -> None:
+def test_a_window_that_ends_ahead_of_the_query_is_not_asked_of_flashinfer() -> None:
     asked = cases(kernel=kernel("flashinfer"), only=["windows"])
     ends = {case.call.options["window"][1] for case in asked}
     assert ends == {0, None}
 
 
-def test_xformers_takes_one_bias(kernel: Any) -> None:
+def test_xformers_takes_one_bias() -> None:
     own, x = kernel("xformers"), torch.zeros(1, 2, 1, 8)
     with pytest.raises(TypeError, match="a tensor or a causal mask"):
         own.function(x, x, x, attn_mask=torch.zeros(2, 2), is_causal=True)
@@ -401,19 +289,12 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_a_library_that_is_missing_is_named(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_library_that_is_missing_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MISSING[name], None)
-    with pytest.raises(ImportError, match=f"^{name} needs .+, but .*{MISSING[name]}"):
-        getattr(adapters, name)
-    with pytest.raises(SystemExit) as ended:
-        main([f"attncheck.adapters:{name}"])
-    assert ended.value.code == 2
-    assert f"error: {name} needs " in capsys.readouterr().err
+    with pytest.raises(ValueError, match=f"^{name} needs .+, but .*{MISSING[name]}"):
+        found(f"attncheck.adapters:{name}")
 
 
 def test_another_name_is_no_kernel() -> None:
-    assert not hasattr(adapters, "paper")
     with pytest.raises(ValueError, match="it has no 'paper'"):
         found("attncheck.adapters:paper")

@@ -9,16 +9,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import faulty_kernels
 import numpy as np
 import pytest
 import torch
-from faulty_kernels import FAULTS, MISTAKES, Fault
-from runs import at_one, noticing
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from faulty_kernels import FAULTS, MISTAKES, Fault, at_one, onnx_like, sixteens_like, torch_like
 
-from attncheck import Call, Case, Given, Kernel, Report, backend_for, check
+from attncheck import Call, Case, Given, Kernel, Report, _definition, backend_for, check
 from attncheck._calls import CLAIMED, TOPICS
 from attncheck._claims import restored
 from attncheck._layouts import heads_inside
@@ -32,31 +28,31 @@ def failed_topics(report: Report) -> set[str]:
     return {result.case.topic for result in report.failed}
 
 
-def passes(kernel: Kernel) -> None:
-    report = check(kernel)
+def test_every_topic_has_a_fault_that_it_must_notice() -> None:
+    assert {*MISTAKES.values(), *(fault.topic for fault in FAULTS.values())} == set(TOPICS)
+
+
+# On each change at one head dimension. The one in which the most is claimed is in test_adapters.
+QUICK = [(name, at_one) for name in ("torch_like", "serving_like", "onnx_like")]
+WHOLE = [pytest.param(name, Kernel.of, marks=pytest.mark.slow) for name in TWINS]
+
+
+@pytest.mark.parametrize(("twin", "part"), [*QUICK, *WHOLE])
+def test_a_twin_passes_everything(twin: str, part: Callable[[Kernel], Kernel]) -> None:
+    report = check(part(TWINS[twin]()))
     assert report.passed, str(report)
     assert (report.failed, report.refused) == ([], [])
     assert len(str(report).splitlines()) <= 40
 
 
-# On each change one with torch's conventions, and one with others.
-QUICK = ("torch_like", "flash_like")
-
-
-@pytest.mark.parametrize("twin", QUICK)
-def test_a_twin_passes_everything_at_one_head_dimension(twin: str) -> None:
-    passes(at_one(TWINS[twin]()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_twin_passes_everything(twin: str) -> None:
-    passes(TWINS[twin]())
-
-
-def is_led_to(name: str, kernel: Kernel, beside: str) -> None:
-    """Require that a report on the topic of a fault, and on one beside it, leads to the fault."""
+# What sets failures apart is what passes, and where a whole topic fails, another one does.
+@pytest.mark.parametrize("beside", ["layouts", pytest.param("values", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_noticed_and_the_report_leads_to_it(name: str, beside: str) -> None:
     fault = FAULTS[name]
+    kernel = fault.build(name)
+    if kernel.head_dims and "head dimension" not in fault.word and beside == "layouts":
+        kernel = at_one(kernel)
     report = check(kernel, only={fault.topic, beside, *fault.needs})
     assert fault.topic in failed_topics(report), str(report)
     leads = [
@@ -69,50 +65,14 @@ def is_led_to(name: str, kernel: Kernel, beside: str) -> None:
     assert not report.passed
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_noticed_and_the_report_leads_to_it(name: str) -> None:
-    fault = FAULTS[name]
-    kernel = fault.build(name)
-    if kernel.head_dims and "head dimension" not in fault.word:
-        kernel = at_one(kernel)
-    # What sets failures apart is what passes, and where a whole topic fails, another one does.
-    is_led_to(name, kernel, "layouts")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_noticed_among_all_topics(name: str) -> None:
-    report = check(FAULTS[name].build(name))
-    assert FAULTS[name].topic in failed_topics(report), str(report)
-    is_led_to(name, FAULTS[name].build(name), "values")
-
-
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_noticed_by_its_topic(name: str) -> None:
-    kernel, topic = faulty_kernels.torch_like(name), MISTAKES[name]
-    assert noticing(kernel, "torch", [topic]) == {topic}
-
-
-def test_the_faults_are_many_and_kernels_have_conventions_of_their_own() -> None:
-    own = [name for name, fault in FAULTS.items() if fault.build is not faulty_kernels.torch_like]
-    assert len(own) >= len(FAULTS) / 3
-    assert {*MISTAKES.values(), *(fault.topic for fault in FAULTS.values())} == set(TOPICS)
-
-
-def test_what_a_kernel_does_not_claim_is_listed_and_not_asked() -> None:
-    """Multiples of 16 only, (B, S, H, D), other names, is_causal at the bottom right."""
-    kernel = faulty_kernels.flash_like()
-    report = check(kernel, only=["masks", "causal", "bottom-right", "sinks", "errors"])
-    assert report.passed, str(report)
-    assert report.failed == report.refused == []
-    assert report.asked > len(report.results)
-    assert {"masks", "sinks"} <= set(report.not_claimed)
-    assert "masks" in str(report).split("not claimed: ")[1]
-    assert "no causal mask at the top left" in report.not_claimed.values()
+    report = check(torch_like(name), only=[MISTAKES[name]])
+    assert failed_topics(report) == {MISTAKES[name]}
 
 
 def test_a_head_dimension_that_is_refused_is_no_failure_where_it_is_not_claimed() -> None:
-    kernel = faulty_kernels.sixteens_like()
+    kernel = sixteens_like()
     own = Kernel(kernel.function, "BHSD", names=kernel.names)
     report = check(own, only=["causal", "groups"])
     assert report.passed, str(report)
@@ -122,7 +82,6 @@ def test_a_head_dimension_that_is_refused_is_no_failure_where_it_is_not_claimed(
 
 # What other suites notice -------------------------------------------------------------------------
 
-Asked = tuple[Call, Array]  # a call, and the result that a suite expects
 # What the functions that they are for have no keyword for, or what they do not compare.
 NOT_IN_TORCH = {*CLAIMED, "windows", "bottom-right"}
 NOT_IN_ONNX = {*CLAIMED, "bottom-right", "gradients", "mask gradients"} - {"soft cap"}
@@ -134,10 +93,10 @@ def given(arrays: dict[str, Array], layout: Any = None) -> dict[str, Given]:
     return {n: Given(x, str(x.dtype), layout if n in inputs else None) for n, x in arrays.items()}
 
 
-def of_torch() -> Iterator[Asked]:
-    """Yield the samples of torch's OpInfo without dropout, with the result of its MATH backend.
+def of_torch() -> Iterator[Call]:
+    """Yield the samples of torch's OpInfo without dropout.
 
-    OpInfo itself has no expected values for this function; with them it notices more.
+    OpInfo itself has no expected values for this function; with the definition's it notices more.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -149,39 +108,13 @@ def of_torch() -> Iterator[Asked]:
         options = {name: x for name, x in sample.kwargs.items() if x is not False}
         if options.pop("dropout_p"):
             continue
-        with sdpa_kernel(SDPBackend.MATH):
-            expected = functional.scaled_dot_product_attention(
-                sample.input, *sample.args, **options
-            )
         tensors = dict(zip(("query", "key", "value"), (sample.input, *sample.args), strict=True))
         if "attn_mask" in options:
             tensors["attn_mask"] = options.pop("attn_mask")
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        yield Call(given(arrays), options), expected.numpy()
+        yield Call(given({name: tensor.numpy() for name, tensor in tensors.items()}), options)
 
 
-def by_onnx(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None, is_causal: bool = False,
-    scale: float | None = None, softcap: float | None = None, window: Any = None, **_: Any,
-) -> Array:
-    """Return attention by the formula that ONNX documents for its operator Attention."""
-    key, value = (np.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
-    scores = (query @ key.mT) * np.float32(scale or query.shape[-1] ** -0.5)
-    scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
-    ahead = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
-    left, right = (np.inf if n is None else n for n in window or (None, None))
-    kept = (ahead <= (0 if is_causal else right)) & (ahead >= -left)
-    if attn_mask is not None:
-        mask = np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == bool else attn_mask
-        scores = scores + mask
-    scores = np.where(kept, scores, -np.inf)
-    highest = scores.max(-1, keepdims=True)
-    powers = np.exp(scores - np.where(highest == -np.inf, 0, highest))
-    total = powers.sum(-1, keepdims=True)
-    return np.asarray(powers / np.where(total == 0, 1, total) @ value).astype(query.dtype)
-
-
-def of_onnx() -> Iterator[Asked]:
+def of_onnx() -> Iterator[Call]:
     """Yield the calls of ONNX's backend tests of Attention that need no cache and no lengths.
 
     Past keys and values are joined with the others, as the operator does it. Inputs of rank 3,
@@ -196,7 +129,7 @@ def of_onnx() -> Iterator[Asked]:
         heads: int = 3, n_values: int = 8, n_keys: int = 6, mask: Array | None = None,
         shape: tuple[int, int, int] = (2, 4, 8), layout: Any = None, dtype: str = "float32",
         **options: Any,
-    ) -> Asked:
+    ) -> Call:
         batch, n_queries, features = shape
         key_heads = {9: 3, 4: 2}.get(heads, heads)
         arrays = {
@@ -207,7 +140,7 @@ def of_onnx() -> Iterator[Asked]:
         arrays = {name: x.astype(dtype) for name, x in arrays.items()}
         arrays |= {} if mask is None else {"attn_mask": mask}
         groups = {"enable_gqa": True} if heads != key_heads else {}
-        return Call(given(arrays, layout), options | groups), by_onnx(**arrays, **options)
+        return Call(given(arrays, layout), options | groups)
 
     for layout, cap in ((None, 2.0), (heads_inside, 3.0)):
         for more in ({}, {"heads": 9}, {"n_values": 10}):
@@ -267,65 +200,49 @@ def wrong_gradients(kernel: Kernel, calls: list[Call]) -> bool:
     return False
 
 
-def noticed(
-    fault: Fault, name: str, calls: list[Asked], lacks: set[str], gradients: bool, **bounds: float
-) -> bool | None:
-    """Return whether a suite notices a fault; None where it cannot call what has it."""
-    kernel = fault.build(name)
-    if lacks & {fault.topic, *fault.needs}:
-        return None
-    taken, right = [], True
-    for call, expected in calls:
-        got = answer(kernel, call)
-        if got is not None:
-            taken.append(call)
-            right = right and np.allclose(got, expected, **bounds)
-    if not taken:
-        return None
-    return not right or (gradients and wrong_gradients(kernel, taken))
-
-
-SUITES: dict[str, tuple[Callable[[], Iterator[Asked]], set[str], dict[str, Any]]] = {
-    "torch": (of_torch, NOT_IN_TORCH, {"atol": 5e-5, "rtol": 5e-6, "gradients": True}),
-    "ONNX": (of_onnx, NOT_IN_ONNX, {"atol": 1e-7, "rtol": 1e-3, "gradients": False}),
+SUITES: dict[str, tuple[Callable[[], Iterator[Call]], set[str], bool, dict[str, float]]] = {
+    "torch": (of_torch, NOT_IN_TORCH, True, {"atol": 5e-5, "rtol": 5e-6}),
+    "ONNX": (of_onnx, NOT_IN_ONNX, False, {"atol": 1e-7, "rtol": 1e-3}),
 }
 
 
-def counts(suite: str) -> dict[str, bool]:
-    """Return, for each fault that a suite can call, whether it notices it."""
-    draw, lacks, how = SUITES[suite]
-    calls = list(draw())
-    found = {name: noticed(f, name, calls, lacks, **how) for name, f in FAULTS.items()}
-    return {name: own for name, own in found.items() if own is not None}
-
-
 @pytest.mark.parametrize("suite", SUITES)
-def test_other_suites_find_nothing_wrong_with_the_twins(suite: str) -> None:
-    draw, _, how = SUITES[suite]
-    calls = list(draw())
-    asked = 0
-    for build in (faulty_kernels.torch_like, faulty_kernels.onnx_like):
-        fault = Fault(build, "values", "")
-        asked += sum(answer(build(), call) is not None for call, _ in calls)
-        assert noticed(fault, "", calls, set(), **how) is False
-    assert asked > len(calls)
-
-
-def test_what_other_suites_notice() -> None:
+def test_what_other_suites_notice(suite: str) -> None:
     """What a suite cannot call is no fault of its: other head dimensions, keywords, functions."""
-    found = {suite: counts(suite) for suite in SUITES}
-    by_torch, by_onnx = ({name for name, own in found[s].items() if own} for s in SUITES)
+    draw, lacks, gradients, bounds = SUITES[suite]
+    calls = [(call, _definition.output(call)) for call in draw()]
+
+    def noticed(fault: Fault, name: str) -> bool | None:
+        kernel = fault.build(name)
+        if lacks & {fault.topic, *fault.needs}:
+            return None
+        taken, right = [], True
+        for call, truth in calls:
+            if (got := answer(kernel, call)) is not None:
+                taken.append(call)
+                right = right and np.allclose(got, truth, **bounds)
+        wrong = not right or (gradients and wrong_gradients(kernel, taken))
+        return wrong if taken else None
+
+    twins = [Fault(build, "values", "") for build in (torch_like, onnx_like)]
+    assert [noticed(twin, "") for twin in twins] == [False, False]
+    taken = [answer(twin.build(""), call) is not None for twin in twins for call, _ in calls]
+    assert sum(taken) > len(calls)
+    found = {name: noticed(fault, name) for name, fault in FAULTS.items()}
     plain = {
         "is_causal stands at the other corner",
         "the scale is 1/d",
         "zeros that an absolute tolerance accepts",
     }
-    assert by_torch == plain | {"gradients are zeros"}
-    assert by_onnx == plain | {
-        "a boolean mask is inverted",
-        "a mask of the batch is read by head",
-        "groups are tiled",
-        "strides are ignored",
-        "the soft cap comes after the mask",
+    more = {
+        "torch": {"gradients are zeros"},
+        "ONNX": {
+            "a boolean mask is inverted",
+            "a mask of the batch is read by head",
+            "groups are tiled",
+            "strides are ignored",
+            "the soft cap comes after the mask",
+        },
     }
-    assert {suite: len(own) for suite, own in found.items()} == {"torch": 16, "ONNX": 16}
+    assert {name for name, own in found.items() if own} == plain | more[suite]
+    assert sum(own is not None for own in found.values()) == 16

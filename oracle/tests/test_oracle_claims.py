@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faulty_kernels import torch_like
+from faulty_kernels import flash_like, torch_like
 
 import attncheck
 from attncheck import (
@@ -100,60 +101,51 @@ def test_head_dimensions_and_dtypes_that_are_claimed_are_asked() -> None:
     assert check(one, only=["causal", "numbers", "gradients"]).passed
 
 
-def test_the_base_of_the_log_sum_exp_is_what_is_said() -> None:
-    def in_bits(*given: Any, **options: Any) -> Any:
-        output, lse = with_lse(*given, **options)
-        return output, lse / np.log(2)
+def in_bits(*given: Any, **options: Any) -> Any:
+    output, lse = with_lse(*given, **options)
+    return output, lse / np.log(2)
 
-    says_so = Kernel(right, lse=Also(in_bits, base=2))
-    silent = Kernel(right, lse=Also(in_bits))
-    assert check(says_so, only=["lse", "merge"]).passed
-    report = check(silent, only=["lse", "merge"])
+
+def in_half(*given: Any, **options: Any) -> Any:
+    output, lse = with_lse(*given, **options)
+    return output, lse.half()
+
+
+def refuses(outputs: Any, lses: Any) -> Any:
+    raise ValueError("not merged")
+
+
+def test_a_log_sum_exp_of_a_wrong_kind() -> None:
+    assert check(Kernel(right, lse=Also(in_bits, base=2)), only=["lse", "merge"]).passed
+    report = check(Kernel(right, lse=Also(in_bits)), only=["lse", "merge"])
     assert {result.case.topic for result in report.failed} == {"lse", "merge"}
-    alone = Kernel(right, lse=Also(right))
-    [first, *_] = check(alone, only=["lse"]).failed
-    assert "expected (output, log-sum-exp), got Tensor" in first.message
+    for topic, also, merge, words in (
+        ("lse", right, None, "expected (output, log-sum-exp), got Tensor"),
+        ("lse", in_half, None, "the log-sum-exp: expected dtype float32, got float16"),
+        ("merge", with_lse, refuses,
+         "expected a merged result, but ValueError: not merged was raised"),
+    ):
+        report = check(Kernel(right, lse=Also(also), merge=merge), only=[topic])
+        [first, *_] = [result for result in report.results if not result.passed]
+        assert words in first.message
 
 
-def test_a_log_sum_exp_and_a_merge_of_a_wrong_kind() -> None:
-    def rounded(*given: Any, **options: Any) -> Any:
-        output, lse = with_lse(*given, **options)
-        return output, lse.half()
-
-    def refuses(outputs: Any, lses: Any) -> Any:
-        raise ValueError("not merged")
-
-    [first, *_] = check(Kernel(right, lse=Also(rounded)), only=["lse"]).failed
-    assert "the log-sum-exp: expected dtype float32, got float16" in first.message
-    [first, *_] = check(Kernel(right, lse=Also(with_lse), merge=refuses), only=["merge"]).results
-    assert "expected a merged result, but ValueError: not merged was raised" in first.message
-
-
-def test_a_function_that_returns_both_is_judged_without_claims() -> None:
-    kernel = Kernel(right, lse=Also(with_lse))
-    for topic in ("lse", "merge"):
-        case = cases(kernel=kernel, only=[topic])[0]
-        assert judge(case, with_lse, backend_for("torch")).passed
-
-
-def test_a_mask_with_more_axes_than_the_kernel_is_not_claimed() -> None:
+def test_what_is_not_claimed_has_a_reason() -> None:
+    kernel = Kernel(
+        right, mask="both", mask_with_causal="both remove", gradients=False,
+        not_claimed={"numbers": "NaN comes out"},
+    )
+    report = check(kernel, only=["numbers", "errors", "gradients"])
+    said = "a mask beside is_causal is no error", "NaN comes out", "no gradients"
+    assert {*said} <= {*report.not_claimed.values()}
+    report = check(flash_like(), only=["masks", "causal", "bottom-right", "sinks"])
+    assert report.asked > len(report.results)
+    assert "no causal mask at the top left" in report.not_claimed.values()
+    assert "masks" in report.not_claimed and "sinks (no keyword for sinks)" in str(report)
     draw = with_mask(np.ones((1, 1, 5, 7), dtype=bool), "", (3, 5, E), (3, 7, E))
     case = Case("masks", "a mask with four axes", draw)
     assert Kernel(right, "HSD").unclaimed(case, case.call) == "3 axes"
     assert Kernel(right, "BHSD").unclaimed(case, case.call) == ""
-
-
-def test_a_topic_is_not_claimed_with_a_reason() -> None:
-    kernel = Kernel(right, not_claimed={"numbers": "NaN comes out"}, mask=None, gradients=False)
-    report = check(kernel, only=["values", "numbers", "masks", "gradients"])
-    said = str(report)
-    assert "numbers (NaN comes out)" in said and "masks (no mask)" in said
-    assert "gradients (no gradients)" in said
-
-
-def test_no_case_that_is_claimed_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no case is left"):
-        check(Kernel(right, mask=None), only=["masks"])
 
 
 # -- seeds -----------------------------------------------------------------------------------------
@@ -168,8 +160,6 @@ def test_a_seed_changes_all_numbers_and_a_case_moves_no_other() -> None:
     assert (alone.call.given["query"].numbers != numbers[0]).all()
     report = check(blind, only=["causal"], seed="random")
     assert f"--seed {report.seed}" in str(report) or report.seed == 7
-    with pytest.raises(ValueError, match="seed must be an integer or"):
-        check(blind, seed="seven")  # type: ignore[arg-type]
 
 
 # The seed 7 is asked by test_cases.
@@ -208,16 +198,15 @@ def test_a_search_keeps_to_what_is_claimed() -> None:
 
 
 def test_what_is_searched_is_told_by_its_id() -> None:
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        drawn = Drawn(
-            2, 3, 2, 65, 70, str(rng.choice(["", "bool", "float"])), "B1LS",
-            str(rng.choice(["", "topleft", "bottomright"])), int(rng.choice([-1, 0, 3])),
-            str(rng.choice(["", "transposed", "readonly"])), float(rng.choice([0, 0.25, 2])),
-            bool(rng.integers(2)),
-        )
-        masked = drawn if drawn.mask else replace(drawn, axes="11LS")
-        assert Drawn.of(drawn.words) == masked
+    plain = Drawn(2, 3, 2, 65, 70)
+    for drawn in (
+        plain,
+        replace(plain, mask="bool", axes="B1LS", layout="readonly", gradient=True),
+        replace(plain, mask="float", axes="1HL1", scale=0.25),
+        replace(plain, causal="topleft", left=0, layout="transposed"),
+        replace(plain, causal="bottomright", left=3, scale=2.0),
+    ):
+        assert Drawn.of(drawn.words) == drawn
         case = drawn.case("float16", (64, 32), 5)
         found = case_of(case.id, 5)
         assert found is not None and str(found.call) == str(case.call)
@@ -230,12 +219,17 @@ def test_what_is_searched_is_told_by_its_id() -> None:
 
 KERNELS = """
 from attncheck import Kernel
+from attnlib import numpy_dense
 from attnlib.torch_dense import scaled_dot_product_attention as right
 
 def blind(query, key, value, is_causal=False, scale=None):
     return right(query, key, value, scale=scale)
 
+class Holder:
+    on_arrays = staticmethod(numpy_dense.scaled_dot_product_attention)
+
 kernel = Kernel(right, head_dims=[64])
+number = 3
 """
 
 
@@ -247,41 +241,110 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    some = ["own_kernels:blind", "--only", "values", "causal"]
-    assert main(some) == 1
+def told(*arguments: str) -> tuple[int, str, str]:
+    """Return the exit status of the command, and what it wrote to stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(arguments)
+        except SystemExit as stop:
+            status = int(str(stop.code))
+    return status, out.getvalue(), " ".join(err.getvalue().split())
+
+
+def test_the_command_passes_and_fails(folder: Path) -> None:
+    few = ("--kind", "numpy", "--only", "causal", "masks")
+    status, out, err = told("own_kernels:Holder.on_arrays", *few)
+    assert (status, err) == (0, "")
+    assert out.startswith("attncheck of own_kernels:Holder.on_arrays, numpy on cpu, ")
+    assert out.splitlines()[1].split() == ["topic", "passed", "failed", "refused"]
+    assert "causal                52       0        0" in out
+    status, out, err = told("own_kernels:blind", "--only", "causal")
+    assert (status, err) == (1, "")
+    assert "48 cases of causal: other numbers; every one has more than one key; none" in out
+    [again] = [line for line in out.splitlines() if "again: " in line]
+    *_, own = again.replace("'", "").split()
+    status, out, _ = told("own_kernels:blind", "--case", own)
+    assert status == 1 and "all                    0       1        0" in out
+
+
+def test_a_kernel_with_claims_is_checked_by_its_name(folder: Path) -> None:
+    own = "values[queries-1-keys-1-float32-d64]"
+    status, out, _ = told("own_kernels:kernel", "--case", own)
+    assert status == 0 and "own_kernels:kernel, torch on cpu, 1 of " in out
+    status, _, err = told("own_kernels:kernel", "--case", own.replace("d64", "d63"))
+    assert status == 2 and f"there is '{own}'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected MODULE:FUNCTION, such as my_module:my_attention; got nothing"),
+        (["own_kernels"], "expected MODULE:FUNCTION, .*; got 'own_kernels'"),
+        (["no_module_of_this_name:f"], "No module named 'no_module_of_this_name'"),
+        (["own_kernels:left"], "expected a function in own_kernels; it has no 'left'"),
+        (["own_kernels:number"], "expected own_kernels:number to be callable; got int"),
+        (["own_kernels:right", "--only", "mask"], "only must name topics of .*; got 'mask'"),
+    ],
+)
+def test_the_command_says_what_is_invalid(folder: Path, arguments: list[str], words: str) -> None:
+    status, out, err = told(*arguments)
+    assert (status, out) == (2, "")
+    assert re.search(words, err), err
+
+
+def test_the_command_lists_topics_and_cases() -> None:
+    status, out, _ = told("--list", "--kind", "numpy", "--without", "windows")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("values: shapes, ranks")
+    assert "    values[queries-7-keys-17-float32-d13]" in lines
+    assert not any(line.startswith(("windows:", "gradients:")) for line in lines)
+
+
+def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    bar = io.StringIO()
+    monkeypatch.setattr(bar, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", bar)
+    assert main(["own_kernels:Holder.on_arrays", "--kind", "numpy", "--only", "causal"]) == 0
+    steps = bar.getvalue().split("\r")
+    assert steps[1].startswith("[" + "." * 30 + "] 0 of 52, causal")
+    assert steps[27].startswith("[" + "#" * 15 + "." * 15 + "] 26 of 52, causal")
+    assert steps[-2].strip() == steps[-1] == ""
+
+
+def test_as_a_command_numpy_alone_is_needed_for_arrays(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import atexit, sys\nfrom attnlib.numpy_dense import scaled_dot_product_attention as f\n"
+        "atexit.register(lambda: print({'torch', 'ml_dtypes'} & set(sys.modules)))\n"
+    )
+    command = [sys.executable, "-m", "attncheck", "mine:f", "--kind", "numpy"]
+    done = subprocess.run(
+        [*command, "--only", "values"], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(PACKAGES)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")  # no bar where nobody looks
+    assert done.stdout.endswith("set()\n") and "values" in done.stdout
+
+
+def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(folder: Path) -> None:
     file = folder / "expected.txt"
+    some = ["own_kernels:blind", "--only", "values", "causal", "--expected", str(file)]
     file.write_text("# it is blind\ncausal[  # every one of them\n\n")
-    capsys.readouterr()
-    assert main([*some, "--expected", str(file)]) == 1
-    told = capsys.readouterr().out
-    assert "48 expected failures (as the file says)" in told
-    assert "expected to fail, and passes: causal[queries-1-keys-1-float32-d13]" in told
+    status, out, _ = told(*some)
+    assert status == 1 and "48 expected failures (as the file says)" in out
+    assert "expected to fail, and passes: causal[queries-1-keys-1-float32-d13]" in out
     failing = [r.case.id for r in check(blind, only=["causal"]).failed]
     file.write_text("\n".join(failing))
-    assert main([*some, "--expected", str(file)]) == 0
+    assert told(*some)[0] == 0
     assert expected_failures(file) == failing
     with pytest.raises(ValueError, match="expected a file of ids, one a line"):
         expected_failures(folder / "none.txt")
 
 
-def test_a_kernel_with_claims_is_checked_by_its_name(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["own_kernels:kernel", "--only", "causal"]) == 0
-    assert "own_kernels:kernel, torch on cpu" in capsys.readouterr().out
-    own = "values[queries-1-keys-1-float32-d64]"
-    assert main(["own_kernels:kernel", "--case", own]) == 0
-    with pytest.raises(SystemExit):
-        main(["own_kernels:kernel", "--case", "values[queries-1-keys-1-float32-d63]"])
-    assert f"there is '{own}'" in " ".join(capsys.readouterr().err.split())
-
-
-def test_cases_are_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = folder / "cases.npz"
-    assert main(["--export", str(file), "--only", "causal", "mask gradients", "errors"]) == 0
+def test_cases_are_written_to_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "cases.npz"
+    status, out, _ = told("--export", str(file), "--only", "causal", "mask gradients", "errors")
     with np.load(file) as held:
         about = json.loads(str(held["cases"]))
         own = "causal[query-5-E-key-7-E-float32-d13]"
@@ -292,27 +355,21 @@ def test_cases_are_written_to_a_file(folder: Path, capsys: pytest.CaptureFixture
         graded = next(name for name in about if name.startswith("mask-gradients["))
         assert held[f"{graded}/d_key"].shape == held[f"{graded}/key"].shape
     assert not any(name.startswith("errors") for name in about)
-    assert f"{len(about)} cases are in" in capsys.readouterr().out
-
-
-def test_bounds_of_half_precision_and_log_sum_exps_are_written_too(tmp_path: Path) -> None:
+    assert status == 0 and f"{len(about)} cases are in" in out
     kernel = Kernel(right, lse=Also(with_lse))
     [lse, *_] = cases(kernel=kernel, only=["lse"], dtypes=["float16"])
     [*_, known] = [case for case in cases(only=["dtypes"]) if "780,000" in case.name]
-    file = tmp_path / "cases.npz"
     assert export([lse, known], file, backend_for("torch")) == 2
     with np.load(file) as held:
-        own = {name: held[f"{lse.id}/{name}"] for name in ("query", "key", "value", "lse", "bound")}
-    truth = numpy_dense.scaled_dot_product_attention_with_lse(*list(own.values())[:3])[1]
-    np.testing.assert_allclose(own["lse"], truth, rtol=1e-12)
-    assert own["bound"].shape == ()
+        arrays = [held[f"{lse.id}/{name}"] for name in ("query", "key", "value")]
+        truth = numpy_dense.scaled_dot_product_attention_with_lse(*arrays)[1]
+        np.testing.assert_allclose(held[f"{lse.id}/lse"], truth, rtol=1e-12)
+        assert held[f"{lse.id}/bound"].shape == ()  # of half precision, one for all entries
 
 
 # -- pytest ----------------------------------------------------------------------------------------
 
 
-PLUGIN = ("-p", "attncheck.pytest_plugin")
-ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
 BLIND = ("--attention", "own_kernels:blind")
 
 
@@ -323,11 +380,12 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[in
     It runs in this process: another one would import torch each time.
     """
     monkeypatch.chdir(folder)
-    for name, value in ALONE.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "")
     # What pytest sets for a whole process stays as the outer one has it.
     less = ("faulthandler", "threadexception", "unraisableexception")
-    options = ["-q", "-s", "--import-mode=importlib", *PLUGIN, *(f"-pno:{name}" for name in less)]
+    options = ["-q", "-s", "--import-mode=importlib", "-pattncheck.pytest_plugin"]
+    options += [f"-pno:{name}" for name in less]
 
     def in_this_process(*arguments: str) -> tuple[int, str]:
         out = io.StringIO()
@@ -338,28 +396,14 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[in
     return in_this_process
 
 
-def test_the_plugin_asks_one_test_a_case_in_a_shell(folder: Path) -> None:
-    paths = os.pathsep.join([*PACKAGES, str(folder)])
-    command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, *BLIND, "-k", "causal and scale-2"]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | ALONE | {"PYTHONPATH": paths}, capture_output=True,
-        text=True, timeout=300,
-    )
-    assert done.returncode == 1
-    assert "FAILED own_kernels:blind::causal[scale-2-float32-d13]" in done.stdout
-
-
 def test_the_plugin_asks_one_test_a_case(run: Callable[..., tuple[int, str]]) -> None:
     status, out = run(*BLIND, "-k", "causal and scale", "-v")
     assert status == 1
     assert "attention: own_kernels:blind, seed 7" in out
-    own = "own_kernels:blind::causal[scale-2-float32-d13]"
-    assert f"FAILED {own}" in out
+    assert "FAILED own_kernels:blind::causal[scale-2-float32-d13]" in out
     assert "is above the bound" in out and "Traceback" not in out
     _, out = run(*BLIND, "--lf")
     assert "deselected" in out.splitlines()[-1]
-    status, out = run(*BLIND, "-m", "attention_values")
-    assert status == 0, out
     assert run(*BLIND, "-m", "attention_pages")[0] == 5  # nothing was asked
     status, out = run("--attention", "own_kernels:none")
     assert status == 4
@@ -385,8 +429,7 @@ def test_expected_failures_are_strict_in_pytest_too(
     kernel = (*BLIND, "--attention-expected", "expected.txt")
     some = "causal and (scale-2 or scale-3.5) and d13 and not gradients"
     status, out = run(*kernel, "-k", some)
-    assert (status, out.splitlines()[-1].split()[1]) == (0, "deselected,")
-    assert "2 xfailed" in out
+    assert status == 0 and "2 xfailed" in out
     status, out = run(*kernel, "-k", "scale", "-m", "attention_values")
     assert status == 1 and "XPASS(strict)" in out
 
@@ -434,16 +477,7 @@ def test_the_largest_error_of_a_correct_form_is_well_below_the_bounds() -> None:
     assert 0.005 < max(shares) < 0.5
 
 
-def test_a_mask_beside_is_causal_may_be_claimed_to_work() -> None:
-    attend = torch_dense.scaled_dot_product_attention
-    kernel = Kernel(attend, mask="both", mask_with_causal="both remove")
-    reasons = check(kernel, only=["errors"]).not_claimed.values()
-    assert "a mask beside is_causal is no error" in reasons
-
-
-def test_the_readme_shows_what_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_readme_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(attncheck.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     program, shown = (
         text.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "text")
@@ -452,5 +486,4 @@ def test_the_readme_shows_what_is_printed(
     exec(program, mine.__dict__)
     monkeypatch.setitem(sys.modules, "mine", mine)
     command, _, report = shown.partition("\n")
-    assert main(command.removeprefix("$ python -m attncheck ").split()) == 1
-    assert capsys.readouterr().out == report
+    assert told(*command.removeprefix("$ python -m attncheck ").split()) == (1, report, "")

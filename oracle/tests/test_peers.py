@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attncheck import TOPICS
 from attnlib import numpy_tokenwise
 from attnlib.numpy_dense import scaled_dot_product_attention as right
 from peers import programs, tables
 from peers.__main__ import FAMILIES
 from peers.adapter import Adapter, claim
 from peers.asking import HOUSE, answers, lines
-from peers.tables import by_topic, cell
 from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, Verdict, questions, verdict
 
 ALL = questions()
@@ -134,41 +132,23 @@ def test_a_keyword_more_claims_more() -> None:
     assert judged(attention, "soft cap").kind == FAILED  # it does not look at the cap
 
 
-@pytest.mark.parametrize(("words", "kind"), [("unequal", PASSED), ("", FAILED)])
-def test_a_refusal_is_of_any_class_and_has_words(words: str, kind: str) -> None:
-    def refuses(query: Any, key: Any, value: Any) -> Any:
-        if query.shape[-1] != key.shape[-1]:
-            raise LookupError(words)
-        return right(query, key, value)
+def test_a_refusal_is_of_any_class_has_words_and_stands_beside_a_call_that_is_accepted() -> None:
+    def refusing(words: str, neighbour: bool = True) -> Any:
+        def refuses(query: Any, key: Any, value: Any) -> Any:
+            if query.shape[-1] != key.shape[-1] or not neighbour:
+                raise LookupError(words)
+            return right(query, key, value)
 
-    assert judged(refuses, "errors").kind == kind
-
-
-def test_a_refusal_counts_beside_a_call_that_is_accepted() -> None:
-    def refuses(query: Any, key: Any, value: Any) -> None:
-        raise ValueError("no")
+        return refuses
 
     def does_not_claim(query: Any, key: Any, value: Any) -> None:
         claim(query.shape[-1] == key.shape[-1], "one head dimension")
         raise ValueError("no")
 
-    assert judged(refuses, "errors").kind == FAILED
+    assert judged(refusing("unequal"), "errors").kind == PASSED
+    assert judged(refusing(""), "errors").kind == FAILED
+    assert judged(refusing("unequal", neighbour=False), "errors").kind == FAILED
     assert judged(does_not_claim, "errors") == Verdict(NOT_CLAIMED, "one head dimension")
-
-
-def test_the_table_counts_by_topic() -> None:
-    assert cell(Counter({PASSED: 3, POLICY: 2, NOT_CLAIMED: 9})) == "3✓ 2≠"
-    library = {
-        "name": "one",
-        "documentation": "where",
-        "topics": {"masks": {PASSED: 3, FAILED: 1}, "windows": {NOT_CLAIMED: 7}},
-        "not claimed": {"windows": {"no window": 7}},
-    }
-    found = by_topic([library])
-    assert found.startswith("- **A**: [one](where)\n") and "- **A**: no window (7)\n" in found
-    for row in ("values | – ", "masks | 3✓ 1✗ ", "windows | – "):
-        assert f"| {row}|" in found
-    assert "| not claimed | 7 |" in found and all(f"| {topic} |" in found for topic in TOPICS)
 
 
 def test_the_page_has_the_stored_numbers_and_every_program() -> None:

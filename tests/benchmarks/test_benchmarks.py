@@ -51,11 +51,6 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
     assert (found.ratio_low, found.ratio, found.ratio_high) == (1.5, 1.5, 1.5)
 
 
-def test_one_pair_has_no_spread() -> None:
-    with pytest.raises(ValueError, match="repeats must be at least 2; got 1"):
-        timing.compare(lambda: None, lambda: None, repeats=1)
-
-
 def read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
@@ -171,41 +166,37 @@ class Device:
         self.free = max(self.free, self.now) + self.call
         self.now = self.free if self.waits else self.now
 
-    def event(self, **options: bool) -> Any:
-        device = self
 
-        class Event:
-            def record(self) -> None:
-                self.at = max(device.free, device.now)
+class Event:
+    """A place in the queue of a device."""
 
-            def query(self) -> bool:
-                return device.now >= self.at
+    def __init__(self, device: Device) -> None:
+        self.device, self.at = device, 0.0
 
-            def synchronize(self) -> None:
-                device.now = max(device.now, self.at)
+    def record(self) -> None:
+        self.at = max(self.device.free, self.device.now)
 
-            def elapsed_time(self, other: Any) -> float:
-                return float(other.at - self.at)
+    def query(self) -> bool:
+        return self.device.now >= self.at
 
-        return Event()
+    def synchronize(self) -> None:
+        self.device.now = max(self.device.now, self.at)
+
+    def elapsed_time(self, other: Event) -> float:
+        return other.at - self.at
 
 
-@pytest.mark.parametrize(
-    ("host", "waits", "sleeps"),
-    [(0.5, False, 1), (10.0, False, 2), (60.0, False, 3), (0.5, True, None)],
-)
+# For a call that itself waits, no sleep is long enough.
+@pytest.mark.parametrize(("host", "waits", "sleeps"), [(0.5, 0, 1), (60.0, 0, 3), (0.5, 1, None)])
 def test_the_clock_of_a_gpu_does_not_count_the_host(
     monkeypatch: pytest.MonkeyPatch, host: float, waits: bool, sleeps: int | None
 ) -> None:
     device, cache = Device(2.0, host, waits), torch.zeros(1)
     monkeypatch.setattr(torch.cuda, "_sleep", device.sleep, raising=False)
-    monkeypatch.setattr(torch.cuda, "Event", device.event)
+    monkeypatch.setattr(torch.cuda, "Event", lambda **options: Event(device))
     monkeypatch.setattr(torch, "empty", lambda *shape, **options: cache)
     assert gpu.event_clock(device.work) == pytest.approx(2.0)
-    if sleeps is None:  # for a call that itself waits, no sleep is long enough
-        assert device.sleeps[-1] == gpu.LONGEST_SLEEP
-    else:
-        assert len(device.sleeps) == sleeps
+    assert len(device.sleeps) == sleeps or device.sleeps[-1] == gpu.LONGEST_SLEEP
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -230,27 +221,6 @@ def test_the_stored_drawings_have_the_stored_numbers() -> None:
     assert f"run A, forward: {row['ratio']:.2f} at {row['n_tokens']}," in drawn["ratios"].alt
 
 
-def test_machines_stand_side_by_side_and_the_newest_comes_first() -> None:
-    dates = [run["machine"]["date"] for run in tables.runs()]
-    assert len(dates) == len(STORED) and dates == sorted(dates, reverse=True)
-    runs = [{"machine": {"cpu": "one", "cores": 2}}, {"machine": {"cpu": "two"}}]
-    head, _, cpu, cores = tables.machines(runs).splitlines()
-    assert head == "| what | run A | run B |" and cores == "| cores | 2 |  |"
-    assert cpu == "| cpu | one | two |"
-
-
-def test_half_precision_is_compared_with_each_side_s_own_float32() -> None:
-    size = {"n_tokens": 512, "n_features": 64, "heads": 8, "is_causal": True, "backward": True}
-    rows = [
-        size | {"form": "torch_blockwise", "dtype": dtype, "ours": ours, "theirs": theirs}
-        for dtype, ours, theirs in [("float32", 2, 1), ("bfloat16", 2, 8), ("float16", 3, 6)]
-    ]
-    means = {"bfloat16, forward + backward": 0.25, "float16, forward + backward": 0.5}
-    *_, brain, half = tables.halves([{"rows": rows, "means": means}]).splitlines()
-    assert brain == "| bfloat16 | run A | 8.00 | 1.00 | 0.25 |"
-    assert half == "| float16 | run A | 6.00 | 1.50 | 0.50 |"
-
-
 def test_what_the_page_says_of_half_precision_is_so() -> None:
     means = {run["machine"]["bfloat16"]: run["means"] for run in tables.runs()}
     units, none = means["AVX-512"], means["none"]
@@ -261,44 +231,19 @@ def test_what_the_page_says_of_half_precision_is_so() -> None:
     assert max(units[half], none[half]) < 0.2
 
 
-def test_a_page_without_a_place_is_an_error() -> None:
-    with pytest.raises(ValueError, match="must have <!-- means --> and after it <!-- end -->"):
-        tables.written("<!-- means -->\n", {"means": "a"})
-
-
-def test_rates_of_a_gpu_show_numbers_and_reasons() -> None:
-    case = {"n_tokens": 1024, "n_features": 64, "is_causal": True, "backward": False}
-    rows = [
-        case | {"form": "triton_fused", "tflops": 300.4},
-        case | {"form": "FLASH_ATTENTION", "tflops": 250.0},
-        case | {"form": "torch_dense", "why_not": "too large"},
-        case | {"form": "triton_fused, deterministic=False", "why_not": "as triton_fused"},
-    ]
-    found = tables.gpu({"machine": {"gpu": "one"}, "peak_tflops": 600.8, "rows": rows})
-    assert "reached 601 in" in found and "as triton_fused" not in found
-    assert "\n| 64 | causal | forward | 1,024 | 300 |  | 250 |  |  |  |  |  |\n" in found
-    assert found.endswith("- `torch_dense`, too large (1 ×)")
-    assert "No figures" in tables.gpu(None)
-
-
 def test_what_the_pages_say_of_a_gpu_is_so() -> None:
-    """The numbers that chapter 14, its page and the page of benchmarks name in their sentences."""
+    """The numbers that chapter 14 and its page name in their sentences."""
     result = read(timing.RESULTS / "gpu.json")
-    case = ("form", "n_features", "is_causal", "backward", "n_tokens")
-    rates = {
-        tuple(row[name] for name in case): row["tflops"]
-        for row in result["rows"]
-        if "tflops" in row
-    }
+    names = ("form", "n_features", "is_causal", "backward", "n_tokens")
+    done = {tuple(row[n] for n in names): row for row in result["rows"] if "tflops" in row}
     chapters = Path(__file__).parents[2] / "chapters"
     page = (chapters / "14_fused_kernel.ipynb").read_text(encoding="utf-8")
     for form in tables.DRAWN:
-        rate = rates[form, 128, False, False, 8192]
+        rate = done[form, 128, False, False, 8192]["tflops"]
         assert f"| H200 | {rate:.0f} | {100 * rate / 989:.0f} % |" in page
     forward = {
         tuple(row["blocks"]): row["tflops_done"]
-        for row in result["blocks"]["rows"]
-        if row["kernel"] == "forward"
+        for row in result["blocks"]["rows"] if row["kernel"] == "forward"
     }
     assert max(forward, key=forward.__getitem__) == (128, 64, 4, 2)
     assert f"with 128 × 64 and four warps it reached {forward[128, 64, 4, 2]:.0f}" in page.lower()
@@ -306,18 +251,14 @@ def test_what_the_pages_say_of_a_gpu_is_so() -> None:
         rate = forward[128, 128, 8, stages]
         assert f"eight warps, groups of 32 threads, it reached {rate:.0f}, as predicted" in page
     # With atomic additions the backward is slower in every case.
-    atomic = tables.ATOMIC
-    backward = [case for form, *case in rates if form == "triton_fused" and case[2]]
-    assert len(backward) == 18
-    assert all(rates[atomic, *case] < rates["triton_fused", *case] for case in backward)
-    times = {
-        row["form"]: row.get("milliseconds")
-        for row in result["rows"]
-        if row["backward"] and not row["is_causal"] and row["n_features"] == 128
-        if row["n_tokens"] == 8192
-    }
+    backward = [case for form, *case in done if form == "triton_fused" and case[2]]
+    pairs = [(done[tables.ATOMIC, *case], done["triton_fused", *case]) for case in backward]
+    assert len(pairs) == 18
+    assert all(atomic["tflops"] < ours["tflops"] for atomic, ours in pairs)
+    one = 128, False, True, 8192
+    times = [done[form, *one]["milliseconds"] for form in (tables.ATOMIC, "triton_fused")]
     page = (chapters / "14_backward_kernel.ipynb").read_text(encoding="utf-8")
-    assert f"{times[atomic]:.1f} ms instead of {times['triton_fused']:.1f}" in page
+    assert f"{times[0]:.1f} ms instead of {times[1]:.1f}" in page
 
 
 def test_the_stored_ring_shares_its_work_as_it_should() -> None:

@@ -81,11 +81,6 @@ def test_what_tells_a_prediction_s_answer_comes_after_it() -> None:
     assert told["source"].splitlines()[1:] == ["assert x == 2"]
 
 
-def test_names_that_a_solution_defines() -> None:
-    source = "a, (b, c) = 1, (2, 3)\nd[0] = 4\n\n\ndef e():\n    f = 5"
-    assert list(defined(source)) == ["a", "b", "c", "e"]
-
-
 def test_the_command_writes_every_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert class_notebooks.main([str(tmp_path)]) == 0
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.ipynb")}

@@ -150,17 +150,3 @@ def test_a_text_that_moved_is_an_error(text: str) -> None:
     (mistake,) = read_table(f"words | attnlib/numpy_dense.py\n- {text}\n+ axis=-2")
     with pytest.raises(TableError, match=r"numpy_dense.py: words: .* times, not once"):
         mistake.made_in(ROOT / mistake.file)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("words\n- a\n+ b", "no mistake in one file"),
-        ("words | attnlib/masks.py", "a change"),
-        ("words | attnlib/masks.py\n- a", "nothing takes the place"),
-        ("words | attnlib/masks.py\n+ a", "no text to change"),
-    ],
-)
-def test_a_table_that_cannot_be_read(table: str, message: str) -> None:
-    with pytest.raises(TableError, match=message):
-        read_table(table)

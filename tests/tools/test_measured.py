@@ -12,25 +12,13 @@ import pytest
 from attnbook import choosing, copying, learning, trained
 from tools import measure_choosing, measure_copying, measure_heads, measured
 
-ROWS = np.random.default_rng(0).normal(0.5, 0.05, (10, 4, 3))
-
-
-@pytest.mark.parametrize(
-    ("change", "good"),
-    [(0.0, True), (0.019, True), (0.2, False), (-0.2, False), (np.nan, False)],
-)
-def test_a_row_may_move_by_its_errors_and_no_more(change: float, good: bool) -> None:
-    moved = ROWS.copy()
-    moved[:, 2, 1] += change
-    faults = measured.means_apart(ROWS.tolist(), moved.tolist())
-    assert len(faults) == (not good)
-
 
 def test_the_limit_is_two_hundredths_and_four_standard_errors() -> None:
     stored, error = np.array([0.4, 0.5, 0.6]), 4 * np.sqrt(2 * 0.01 / 3)
     assert not measured.means_apart(stored, stored + 0.0199 + error)
     [fault] = measured.means_apart(stored, stored + 0.0201 + error)
     assert fault == f"stored mean 0.500, new mean {0.5201 + error:.3f}, at most 0.347 apart"
+    assert measured.means_apart(stored, stored * np.nan)
 
 
 def test_other_shapes_and_names_are_refused() -> None:
@@ -113,20 +101,9 @@ def test_only_one_table_is_written(tables: dict[str, measured.Table], tmp_path: 
     }
 
 
-@pytest.mark.parametrize("arguments", [[], ["2026-11-27", "--compare"], ["tomorrow"]])
-def test_a_day_or_a_comparison_is_asked_for(
-    tables: dict[str, measured.Table], arguments: list[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        measured.main(tables, arguments)
-
-
-@pytest.mark.parametrize("how", [["--compare"], ["2026-11-27"]])
-def test_a_name_that_nothing_has_is_refused(
-    tables: dict[str, measured.Table], how: list[str]
-) -> None:
+def test_a_name_that_nothing_has_is_refused(tables: dict[str, measured.Table]) -> None:
     with pytest.raises(SystemExit, match=r"got 'kidns'. Tables: \['kinds', 'frames'\]"):
-        measured.main(tables, [*how, "--only", "kidns"])
+        measured.main(tables, ["--compare", "--only", "kidns"])
 
 
 def test_every_stored_table_has_a_program_that_measures_it() -> None:

@@ -120,28 +120,12 @@ def test_execute_runs_in_the_folder_and_in_this_environment(tmp_path: Path) -> N
     assert notebooks.is_normalised(path)
 
 
-def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what is said of a notebook that does not run as it should, and is left as it was."""
-    before = path.read_bytes()
-    assert notebooks.main(["execute", str(path)]) == 1
-    assert path.read_bytes() == before
-    return capsys.readouterr().err
-
-
-def test_execute_stops_where_a_cell_fails(
+def test_execute_stops_where_a_cell_fails_and_leaves_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = stored(tmp_path / "a.ipynb", code("x = 1"), code("x / 0"), code("x"))
-    said = refused(path, capsys)
+    before = path.read_bytes()
+    assert notebooks.main(["execute", str(path)]) == 1
+    assert path.read_bytes() == before
+    said = capsys.readouterr().err
     assert f"{path}, cell 2:" in said and "x / 0" in said and "ZeroDivisionError" in said
-
-
-def test_execute_refuses_a_cell_that_should_fail_and_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbclient.NotebookClient.execute", lambda client: None)  # nothing fails
-    error = output("error", ename="Old", evalue="", traceback=[])
-    tags = {"tags": ["raises-exception"]}
-    path = stored(tmp_path / "a.ipynb", code("x = 1", metadata=tags, outputs=[error]))
-    said = refused(path, capsys)
-    assert f"{path}, cell 1:" in said and "raised none" in said

@@ -32,11 +32,6 @@ def test_each_environment_has_the_versions_that_it_is_named_for() -> None:
     assert all(f'"{line.replace("==", ">=")}' in pyproject for line in lowest)
 
 
-def test_the_lowest_versions_are_asked_of_a_python_that_has_them() -> None:
-    assert rehearse.environments((3, 12)) == rehearse.NAMES
-    assert rehearse.environments((3, 13)) == ("colab", "numpy", "latest")
-
-
 def test_chapters_that_need_torch() -> None:
     chapters = {path.name[:2]: path for path in (ROOT / "chapters").glob("*.ipynb")}
     some = ("01", "05", "10", "14", "18", "19")

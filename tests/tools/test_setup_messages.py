@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -31,7 +29,6 @@ EMPTY = ("_config.yml", "_toc.yml", "index.md", "tests/mistakes.txt")
 STAND_IN = """#!/bin/sh
 called="${0##*/} $*"
 case $called in *"$FAIL_AT"*) cat message >&2; exit 7 ;; esac
-case $called in *"$HANG_AT"*) touch hanging; exec sleep 60 ;; esac
 case $called in
   *" -m venv "*)
     for folder; do :; done
@@ -118,29 +115,16 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(project: Path, target: str, **variables: str) -> subprocess.Popen[str]:
-    """Start make in the copy, as from a terminal."""
+def make(project: Path, target: str, fail_at: str = "nowhere") -> tuple[int, str, str]:
+    """Return make's status, and what it prints to stdout and to stderr."""
     # What a make around this one was told, such as `make latest` by REQUIREMENTS, is not for it.
     others = {"REQUIREMENTS"} | {name for name in os.environ if name.startswith("MAKE")}
     own = {name: value for name, value in os.environ.items() if name not in others}
-    own |= {"FAIL_AT": "nowhere", "HANG_AT": "nowhere"} | variables
-    return subprocess.Popen(
-        ["make", target, f"PYTHON={project / 'stand-in'}"],
-        cwd=project,
-        env=own,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    done = subprocess.run(
+        ["make", target, f"PYTHON={project / 'stand-in'}"], cwd=project,
+        env=own | {"FAIL_AT": fail_at}, capture_output=True, text=True, timeout=60,
     )
-
-
-def make(project: Path, target: str, **variables: str) -> tuple[int, str, str]:
-    """Return make's status, and what it prints to stdout and to stderr."""
-    process = start(project, target, **variables)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
+    return done.returncode, done.stdout, done.stderr
 
 
 # The call that fails, the words for the step, and the stamp that it may not leave.
@@ -156,7 +140,7 @@ STEPS = [
 
 def test_a_step_that_fails_says_why_and_is_done_again(project: Path) -> None:
     for call, words, stamp in STEPS:
-        status, _, err = make(project, "book", FAIL_AT=call)
+        status, _, err = make(project, "book", call)
         assert status and not (project / stamp).exists()
         assert f"certificate verify failed\nStopped while {words}: " in err and CERTIFICATE in err
     status, out, err = make(project, "book")
@@ -165,25 +149,12 @@ def test_a_step_that_fails_says_why_and_is_done_again(project: Path) -> None:
 
 
 def test_without_the_model_of_chapter_19_the_tests_go_on_and_say_so(project: Path) -> None:
-    status, out, err = make(project, ".venv/.model", FAIL_AT="--require-hashes")
+    status, out, err = make(project, ".venv/.model", "--require-hashes")
     assert status == 0 and out.endswith("The tests go on without the model, and skip chapter 19\n")
     assert "Stopped while installing the model: " in err
     assert not (project / ".venv/.model").exists()
     assert make(project, ".venv/.model")[0] == 0
     assert (project / ".venv/.model").exists()
-
-
-def test_a_step_that_is_interrupted_is_done_again(project: Path) -> None:
-    process = start(project, "book", HANG_AT="pip install --no-compile -r")
-    until = time.monotonic() + 60
-    while not (project / "hanging").exists():
-        assert time.monotonic() < until and process.poll() is None
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode and "Stopped while" not in err
-    assert not (project / ".venv/.packages").exists()
-    assert make(project, "book")[::2] == (0, "")
 
 
 @pytest.mark.parametrize(

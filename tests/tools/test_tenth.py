@@ -48,10 +48,3 @@ def test_where_the_history_is_not_there_the_tree_tells(
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", address, str(shallow)], check=True)
     monkeypatch.setattr(tenth, "ROOT", shallow)
     assert tenth.due() == alone == tenth.of(tenth.git("rev-parse", "HEAD^{tree}"))
-
-
-def test_names_are_spread_over_all_tenths() -> None:
-    counts = [0] * 10
-    for n in range(1000):
-        counts[tenth.of(f"tests/test_a.py::test_b[{n}]")] += 1
-    assert min(counts) > 70 and tenth.of("a name") == tenth.of("a name")
