@@ -25,8 +25,10 @@ pytest_plugins = ["costs", "kernels"]
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# These import libraries that are in no environment but their own.
-collect_ignore_glob = ["oracle/peers/families/*", "oracle/peers/reproductions/*"]
+# These import libraries that are in no environment but their own, or what lies beside them.
+collect_ignore_glob = [
+    "oracle/peers/families/*", "oracle/peers/reproductions/*", "oracle/tests/hands/contest/*",
+]
 
 # There is no Triton but for Linux.
 if importlib.util.find_spec("triton") is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import at_one
+from faulty_kernels import at_one
 from test_adapters import flash_attn
 
 from attncheck import cases, check
