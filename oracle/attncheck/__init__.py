@@ -15,12 +15,15 @@ of its dtype. The files, from the question to the verdict:
 
     _claims        what a kernel says of itself, and how it is called
     _calls         a case and its call; _draws has what most of them are drawn by. _shapes, _masks,
-                   _dtypes, _layouts, _serving, _gradients and _errors have those of their topics,
-                   and _table puts them in order
+                   _dtypes, _layouts, _serving, _gradients, _modes and _errors have those of their
+                   topics, and _table puts them in order
     _definition    the truth; it shares no code with anything that is judged
     _tolerance     how far a result may be off
     _backends      arrays and tensors, as a kernel takes them (_torch_backend)
-    _comparison    one case asked; _search draws calls beyond the table, _report tells the failures
+    _comparison    one case asked; _search draws calls beyond the table, _report tells the failures,
+                   and _classes what sort of failures matters to whom
+    _judged        a kernel that is not trusted, in a process of its own (_process, _worker, _wire)
+    _record        a report as data, with a score by class (schema.json)
     adapters       other people's functions as kernels; hands finds what people have in files, by
                    _references, and _traces with _operation, or asks it beside its reference, in
                    _pairs with _data
@@ -32,6 +35,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,11 +45,11 @@ from attncheck._claims import Also, Kernel
 from attncheck._comparison import Result, judge
 from attncheck._definition import argument_gradients, problem
 from attncheck._report import Report, followed
-from attncheck._table import offered, tabled
+from attncheck._table import checked_topics, offered, tabled
 
 __version__ = "0.1.0"
 __all__ = ["CLAIMED", "TOPICS", "Also", "Call", "Case", "Kernel", "Report", "Result"]
-__all__ += ["cases", "check", "expected_failures", "tests"]
+__all__ += ["cases", "check", "expected_failures", "judged", "tests"]
 # What peers/ needs besides, to check functions that take neither tensors nor arrays of NumPy.
 __all__ += ["Backend", "Given", "WrongResultError", "argument_gradients", "backend_for", "judge"]
 __all__ += ["Setting", "problem"]
@@ -163,7 +167,87 @@ def check(
         >>> print(report.failed[0].case)
         causal: query (5, E), key (7, E), float32
     """
-    kernel, backend, seed = Kernel.of(attention), backend_for(kind, device), seed_of(seed)
+    kernel, backend = Kernel.of(attention), backend_for(kind, device)
+
+    def asked(chosen: Sequence[Case]) -> list[Result]:
+        return [judge(own, kernel, backend) for own in (followed(chosen) if progress else chosen)]
+
+    choice: dict[str, Any] = {"only": only, "without": without, "dtypes": dtypes, "case": case}
+    choice |= {"seed": seed_of(seed), "search": search}
+    report = _reported(kernel, backend, asked, kind, device, name, **choice)
+    if search:
+        from attncheck._search import smaller
+
+        found = [r if r.passed else smaller(r, kernel, backend) for r in report.results]
+        return replace(report, results=found)
+    return report
+
+
+def judged(
+    path: str,
+    kind: str = "torch",
+    *,
+    claims: Kernel | None = None,
+    device: str = "cpu",
+    only: Iterable[str] = (),
+    without: Iterable[str] = (),
+    dtypes: Sequence[str] | None = None,
+    case: Iterable[str] = (),
+    search: int = 0,
+    limits: tuple[float, float] = (60.0, 1800.0),
+    folder: str | Path = "",
+    log: str | Path = "",
+    progress: bool = False,
+) -> Report:
+    """Check a kernel that is not trusted, and return what was found.
+
+    The kernel runs in a process of its own, which has the inputs of one call at a time and never
+    the truth. The seed is secret until the report tells it. What passes is asked twice more, later
+    and in another order, with the same numbers and with others, and must pass again. A crash, a
+    hang or an exit is a failure of its case, and the judge goes on with the next one. The docstring
+    of `attncheck._judged` says what this does not prevent. It needs Linux or macOS.
+
+    Args:
+        path: MODULE:FUNCTION, the kernel. Its module is imported in its own process alone.
+        claims: What must be claimed, as a `Kernel` of the judge's own; its functions are never
+            called, and stand for those of the kernel. None takes what the kernel claims itself.
+        kind, device, only, without, dtypes, case, progress: What `check` takes.
+        search: How many calls to draw beside the table, of shapes that nobody knows.
+        limits: The seconds that a call may take, and all calls together.
+        folder: Where the module is; the current folder if it is empty.
+        log: A file for what the kernel prints, which otherwise goes nowhere.
+
+    Raises:
+        ValueError: what `check` refuses, and a path that is none. A module that cannot be imported
+            is no error: all of its cases fail.
+    """
+    from attncheck._judged import Remote, thrice
+    from attncheck._process import Process
+    from attncheck._search import drawn_cases
+
+    inner = backend_for(kind)  # half precision is measured by the judge, on its own CPU
+    seed = secrets.randbelow(10**12)
+    choice: dict[str, Any] = {"only": only, "without": without, "dtypes": dtypes, "case": case}
+    with Process(path, kind, device, limits, str(folder), str(log)) as process:
+        remote = Remote(process, inner, kind)
+        kernel = remote.kernel(claims)
+        more = drawn_cases(kernel, kind, search, seed, dtypes) if search else []
+
+        def asked(chosen: Sequence[Case]) -> list[Result]:
+            unasked = {*kernel.not_claimed, *checked_topics("without", without)}
+            remote.is_watched = "layouts" not in unasked
+            return thrice([*chosen, *more], kernel, remote, progress)
+
+        report = _reported(kernel, remote, asked, kind, device, path, **choice, seed=seed)
+    return replace(report, asked=report.asked + len(more), about=f"{report.about}, judged")
+
+
+def _reported(
+    kernel: Kernel, backend: Backend, asked: Callable[[Sequence[Case]], list[Result]],
+    kind: str, device: str, name: str, *, only: Iterable[str], without: Iterable[str],
+    dtypes: Sequence[str] | None, case: Iterable[str], seed: int, search: int = 0,
+) -> Report:
+    """Choose the cases of a kernel, and return the report of what `asked` gives for them."""
     every = tabled(kernel, kind, only=only, without=without, dtypes=dtypes, seed=seed)
     missing = [d for d in dict.fromkeys(c.dtype for c in every) if d not in backend.dtypes()]
     if missing and dtypes is not None:
@@ -177,11 +261,7 @@ def check(
         chosen = drawn_cases(kernel, kind, search, seed, dtypes)
     if not chosen:
         raise ValueError("no case is left: only, without and dtypes leave nothing to check")
-    results = [judge(own, kernel, backend) for own in (followed(chosen) if progress else chosen)]
-    if search:
-        from attncheck._search import smaller
-
-        results = [r if r.passed else smaller(r, kernel, backend) for r in results]
+    results = asked(chosen)
     reasons |= {dtype: backend.missing for dtype in missing}
     if not (ids or search):
         left_out = offered(kernel, kind) - {own.topic for own in every}

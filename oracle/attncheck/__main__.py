@@ -5,6 +5,7 @@
     python -m attncheck my_module:my_attention --expected failures.txt
     python -m attncheck my_module:my_attention --search 200 --seed random
     python -m attncheck attncheck.adapters:flash_attn --device cuda
+    python -m attncheck my_module:my_attention --judge --json result.json
     python -m attncheck kernelbench:model.py            `hands` tells of gpumode:, flashinfer-bench:
                                                         and hub:
     python -m attncheck --list
@@ -20,15 +21,26 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from attncheck import TOPICS, Kernel, backend_for, cases, check, expected_failures, seed_of
+from attncheck import (
+    TOPICS,
+    Kernel,
+    Report,
+    backend_for,
+    cases,
+    check,
+    expected_failures,
+    judged,
+    seed_of,
+)
 from attncheck._types import FLOATING
 
 EXPECTED = "expected MODULE:FUNCTION, such as my_module:my_attention"
 PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
 # What chooses among the cases of the table.
-ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list")
+ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list", "json")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,11 +61,21 @@ def parser() -> argparse.ArgumentParser:
     add("--dtypes", nargs="+", metavar="DTYPE",
         help=f"the dtypes to check in: {', '.join(FLOATING)}")
     add("--case", **many, metavar="ID", help="these cases alone, as a report names them")
-    add("--seed", default="7", help='the seed of all numbers: an integer, or "random"')
+    add("--seed", help='the seed of all numbers: an integer, or "random"')
     add("--search", type=int, default=0, metavar="N", help="draw N calls beyond the table")
     add("--expected", metavar="FILE",
         help="ids that are expected to fail, one a line, # for a reason")
     add("--export", metavar="FILE", help="write the cases to an .npz file")
+    add("--json", metavar="FILE", help="write a record a case, and a score by class")
+    words = "run the kernel in a process of its own, with a secret seed"
+    add("--judge", action="store_true", help=words)
+    words = "the Kernel that says what must be claimed, for --judge"
+    add("--claims", metavar="MODULE:KERNEL", help=words)
+    words = "the seconds of a call and of all calls, for --judge (60 1800)"
+    two: Any = {"nargs": 2, "type": float, "metavar": ("CALL", "ALL"), "default": (60.0, 1800.0)}
+    add("--limits", **two, help=words)
+    add("--folder", default="", help="where the kernel's module is, for --judge")
+    add("--log", default="", metavar="FILE", help="what the kernel prints, for --judge")
     add("--all", action="store_true", help="tell every group of failures")
     add("--list", action="store_true", help="list the topics and their cases")
     return parser
@@ -110,7 +132,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     values = command.parse_args(arguments)
     options = {"only": values.only, "without": values.without, "dtypes": values.dtypes}
     try:
-        options["seed"] = values.seed if values.seed == "random" else int(values.seed)
+        if values.json:
+            # An old file must not be taken for this one's, whatever becomes of the judge.
+            Path(values.json).unlink(missing_ok=True)
+        if values.judge:
+            return told(_judged(values, options), values, [])
+        seed = values.seed or "7"
+        options["seed"] = seed if seed == "random" else int(seed)
         asked: Any = None if values.attention is None else found(values.attention, values.device)
         if hasattr(asked, "check"):  # a pair of `hands`, of which the definition says nothing
             further = [own for own in ALONE if getattr(values, own)]
@@ -141,9 +169,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except (TypeError, ValueError) as error:
         command.error(str(error))
-    report, unexpected = report.without(expected)
     if said := getattr(kernel, "said", ""):
         print(said)
+    return told(report, values, expected)
+
+
+def _judged(values: argparse.Namespace, options: dict[str, Any]) -> Report:
+    """Return the report of a judge."""
+    for name in ("seed", "list", "export", "expected"):
+        if getattr(values, name):
+            raise ValueError(f"expected no --{name} beside --judge")
+    claims = Kernel.of(found(values.claims)) if values.claims else None
+    return judged(
+        values.attention or "", values.kind, claims=claims, device=values.device, case=values.case,
+        search=values.search, limits=tuple(values.limits), folder=values.folder, log=values.log,
+        progress=sys.stderr.isatty(), **options,
+    )
+
+
+def told(report: Report, values: argparse.Namespace, expected: Sequence[str]) -> int:
+    """Print a report, write its record, and return the exit status."""
+    if values.json:
+        from attncheck._record import record, write
+
+        write(values.json, record(report, judged=values.judge))
+    report, unexpected = report.without(expected)
     print(report.told(None) if values.all else report)
     for own in unexpected:
         print(f"expected to fail, and passes: {own}")

@@ -53,6 +53,18 @@ class Backend(ABC):
             WrongResultError: a result that is no array of this backend.
         """
 
+    def held(self, own: Array, dtype: str) -> Any:
+        """Return what lies in memory as `stored` has it, where it lies, as the kernel's array."""
+        raise NotImplementedError  # pragma: no cover (only the kinds of the command need it)
+
+    def packed(self, result: Any) -> tuple[Array, str]:
+        """Return a result as `stored` has it, and the name of its dtype.
+
+        Raises:
+            WrongResultError: a result that is no array of this backend.
+        """
+        raise NotImplementedError  # pragma: no cover (only the kinds of the command need it)
+
     @abstractmethod
     def shares(self, result: Any, own: Any) -> bool:
         """Return whether a result lies in the memory of an argument."""
@@ -79,6 +91,28 @@ def of_dtype(numbers: Array, dtype: str) -> Array:
     return numbers.astype(dtype)
 
 
+def stored(numbers: Array, dtype: str) -> Array:
+    """Return numbers that a dtype can hold in that dtype; bfloat16 as its 16 bits.
+
+    They are the upper ones of float32's 32.
+    """
+    if dtype != "bfloat16":
+        return numbers.astype(dtype)
+    bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
+    return (bits >> np.uint32(16)).astype(np.uint16).view(np.int16)
+
+
+def wide(own: Array, dtype: str) -> Array:
+    """Return what `stored` has in float64.
+
+    >>> wide(stored(np.array([1.5, -2.0]), "bfloat16"), "bfloat16")
+    array([ 1.5, -2. ])
+    """
+    if dtype == "bfloat16":
+        own = (own.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return own.astype(np.float64)
+
+
 class NumpyBackend(Backend):
     """Gives arrays of NumPy, and takes such an array back. It has no gradients."""
 
@@ -99,9 +133,24 @@ class NumpyBackend(Backend):
     def bits(self, own: Array) -> bytes:
         return own.tobytes()
 
-    def take(self, result: Any) -> tuple[Array, str]:
-        if not isinstance(result, np.ndarray):
+    def held(self, own: Array, dtype: str) -> Array:
+        if dtype != "bfloat16":
+            return own
+        return own.view(importlib.import_module("ml_dtypes").bfloat16)
+
+    def packed(self, result: Any) -> tuple[Array, str]:
+        self._require_array(result)
+        own, name = np.asarray(result), result.dtype.name
+        own = own.view(np.int16) if name == "bfloat16" else own
+        return own.astype(own.dtype.newbyteorder("="), copy=False), name
+
+    def _require_array(self, result: Any) -> None:
+        # An object may say that its class is another one; its type is what it is.
+        if not issubclass(type(result), np.ndarray):
             raise WrongResultError(f"expected a numpy.ndarray, got {type(result).__qualname__}")
+
+    def take(self, result: Any) -> tuple[Array, str]:
+        self._require_array(result)
         numbers = result.astype(np.float64) if result.dtype.kind in "fViub" else result
         return numbers, result.dtype.name
 

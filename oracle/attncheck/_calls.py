@@ -44,10 +44,14 @@ TOPICS = {
     "pages": "keys and values in pages, found by a table, up to a length",
     "sinks": "a score for each head that takes weight and has no value",
     "soft cap": "scores kept below a cap: cap · tanh(score / cap)",
+    "large masks": "masks of more than 2³¹ entries, or that lie so far apart",
+    "compiled": "calls of other topics under torch.compile",
     "errors": "invalid calls are refused, with a message",
 }
-# Topics that need a function or a keyword which torch's own attention lacks.
-CLAIMED = ("lse", "merge", "documents", "pages", "sinks", "soft cap")
+# Topics that need a function, a keyword or a claim which torch's own attention lacks.
+CLAIMED = (
+    "lse", "merge", "documents", "pages", "sinks", "soft cap", "large masks", "compiled",
+)
 
 Layout = Callable[[Array], Array]
 
@@ -142,6 +146,8 @@ class Call:
         split: The key at which the keys are cut in two, to be merged again.
         documents: The texts in a row: query is (H, T, E), key and value (H, T_k, E).
         pages: The pages of the keys: key and value are (n_pages, H, page, E).
+        memory: The bytes of memory that a kernel may need for it.
+        compiled: Whether the function is compiled first.
     """
 
     given: dict[str, Given]
@@ -159,6 +165,8 @@ class Call:
     split: int | None = None
     documents: Documents | None = None
     pages: Pages | None = None
+    memory: int = 0
+    compiled: bool = False
 
     @property
     def refused(self) -> bool:

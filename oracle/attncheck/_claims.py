@@ -7,18 +7,22 @@ names of one function, and says which cases it does not claim, and why.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from attncheck._calls import Call, Case, Given
+from attncheck._calls import TOPICS, Call, Case, Given
 from attncheck._types import FLOATING, Array
 
 TORCH = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 INPUTS = ("query", "key", "value")
 ALIGNMENTS = ("top-left", "bottom-right")
+KEYWORDS = (*TORCH, "causal_align", "window", "sinks", "softcap")
+# What can be left out beside a topic: the gradients of what has a topic of its own.
+GRADIENTS = tuple(f"{topic} gradients" for topic in ("merge", "documents", "sinks", "soft cap"))
 SMALLEST = (64, 96, 128)  # asked beside the odd one, where a kernel takes all head dimensions
 
 
@@ -68,28 +72,42 @@ class Kernel:
 
     Attributes:
         function: The function. Query, key and value are given by place, in this order.
-        axes: The order of the axes of query, key, value and output: "BHSD", "BSHD", "HSD" or
-            "SHD", and then exactly these; "" for (…, H, S, D) of any rank, as torch takes it.
+        axes: The order of the axes of query, key, value and output: "BHSD", "HSD", or the same
+            letters in another order, as "BSHD", "SBHD" and "SHD", and then exactly these; "" for
+            (…, H, S, D) of any rank, as torch takes it.
         head_dims: The head dimensions that it takes: numbers, or pairs (query's, value's). None
             stands for all.
         dtypes: The dtypes that it takes. None stands for all.
         names: What it calls our keywords, where it calls them otherwise: {"scale": "sm_scale"}.
         values: Functions that take a value of ours to its own, by our name; `NotImplemented` for a
-            value that it has nothing for, and such a call is not asked.
+            value that it has nothing for, and such a call is not asked. For "attn_mask" and
+            "sinks" the function gets the array or tensor.
         causal: Where is_causal stands, "top-left", "bottom-right", or both; with both, the keyword
             `causal_align` says which. Nothing stands for what the signature has.
         mask: The masks that it takes: "bool", "float", "both", or None; "like query" stands for
             floating ones of the query's dtype alone.
+        mask_true: What True says in a boolean mask: the key "takes part", or is "removed".
+        mask_ranks: The numbers of axes that a mask may have, such as [4] or [2, 4]; a mask of fewer
+            gets leading axes of length 1. None stands for any.
         mask_with_causal: What a mask beside is_causal does: "refused", or "both remove".
+        window: What a window is: "ends" for (left, right), the keys before and after a query's own
+            position; "w keys" for an integer that counts the own key too, "w + 1 keys" for one that
+            does not. Integers are asked beside is_causal. Where the signature says that the keyword
+            takes an integer, windows are asked only if this, or `values`, says which.
         groups: How fewer key heads are told: "enable_gqa", "by shape", or None.
         gradients: Whether it can be differentiated.
         lse: The function that returns (output, log-sum-exp).
-        merge: A function of [outputs], [log-sum-exps] that returns those of all keys.
+        merge: A function of [outputs], [log-sum-exps] that returns those of all keys. Gradients
+            are asked through it; `Also(merge, differentiable=False)` says that there are none.
         documents: The function for several texts in one row.
         pages: The function for keys in pages. Its query has a batch, also where `axes` have none.
         sinks: The name of the keyword for sinks, one number for each query head.
         softcap: The name of the keyword for a soft cap.
-        not_claimed: Topics that are not claimed, each with the reason.
+        large_masks: Whether masks of more than 2³¹ entries are asked, where the memory is there.
+        compiled: The backend of torch.compile under which some calls are asked too: "inductor",
+            "aot_eager", "eager", or another name that torch knows. None asks nothing of it.
+        not_claimed: Topics that are not claimed, each with the reason; also the gradients of one:
+            "merge gradients", "documents gradients", "sinks gradients", "soft cap gradients".
         always: Keywords of every call.
 
     Example:
@@ -109,24 +127,34 @@ class Kernel:
     values: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     causal: Sequence[str] = ()
     mask: Literal["bool", "float", "like query", "both"] | None = "both"
+    mask_true: Literal["takes part", "removed"] = "takes part"
+    mask_ranks: Sequence[int] | None = None
     mask_with_causal: Literal["refused", "both remove"] = "refused"
+    window: Literal["ends", "w keys", "w + 1 keys"] = "ends"
     groups: Literal["enable_gqa", "by shape"] | None = "enable_gqa"
     gradients: bool = True
     lse: Also | None = None
-    merge: Callable[..., Any] | None = None
+    merge: Callable[..., Any] | Also | None = None
     documents: Also | None = None
     pages: Also | None = None
     sinks: str | None = None
     softcap: str | None = None
+    large_masks: bool = False
+    compiled: str | None = None
     not_claimed: Mapping[str, str] = field(default_factory=dict)
     always: Mapping[str, Any] = field(default_factory=dict)
     _keywords: frozenset[str] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         _check_callable("attention", self.function)
-        _check_choice("axes", self.axes, ("", "BHSD", "BSHD", "HSD", "SHD"))
+        if sorted(self.axes) not in ([], sorted("BHSD"), sorted("HSD")):
+            raise ValueError(f"axes must be '', or BHSD or HSD in any order; got {self.axes!r}")
         _check_choice("mask", self.mask, ("bool", "float", "like query", "both", None))
         _check_choice("mask_with_causal", self.mask_with_causal, ("refused", "both remove"))
+        _check_choice("mask_true", self.mask_true, ("takes part", "removed"))
+        for rank in self.mask_ranks or ():
+            _check_choice("mask_ranks", rank, (1, 2, 3, 4))
+        _check_choice("window", self.window, ("ends", "w keys", "w + 1 keys"))
         _check_choice("groups", self.groups, ("enable_gqa", "by shape", None))
         for align in self.causal:
             _check_choice("causal", align, ALIGNMENTS)
@@ -135,7 +163,15 @@ class Kernel:
         for pair in self.dims:
             if not all(isinstance(n, int) and n > 0 for n in pair):
                 raise ValueError(f"head_dims must hold numbers above 0, or pairs; got {pair!r}")
+        check_words("names", self.names, KEYWORDS)
+        check_words("values", self.values, KEYWORDS)
+        check_words("not_claimed", self.not_claimed, (*TOPICS, *GRADIENTS))
         object.__setattr__(self, "_keywords", _keywords(self.function))
+        others = (self.lse, self.documents, self.pages)
+        also = [_keywords(own.function) for own in others if own is not None]
+        if None not in (self._keywords, *also):
+            known = sorted(frozenset().union(self._keywords or (), *(own or () for own in also)))
+            check_words("names", self.names.values(), known, "lead to keywords of the function")
 
     @classmethod
     def of(cls, attention: Any) -> Kernel:
@@ -167,6 +203,9 @@ class Kernel:
         for topic in (case.topic, *case.needs):
             if topic in self.not_claimed:
                 return self.not_claimed[topic]
+        gradients = f"{case.topic} gradients"
+        if call.upstream is not None and gradients in self.not_claimed:
+            return self.not_claimed[gradients]
         # A refusal counts only beside a call that is accepted, which must be claimed for that.
         if call.neighbour is not None and (reason := self.unclaimed(case, call.neighbour)):
             return reason
@@ -174,11 +213,24 @@ class Kernel:
             return "head dimensions of its own"
         if case.topic in ("lse", "merge") and self.lse is None:
             return "no function with a log-sum-exp"
+        if case.topic == "large masks" and not self.large_masks:
+            return "no large masks"
+        if call.memory:
+            from attncheck._modes import free_memory
+
+            if free_memory() < call.memory:
+                return f"less memory than {call.memory >> 30} GiB"
+        if call.compiled and self.compiled is None:
+            return "no torch.compile"
         if not self.gradients and call.upstream is not None:
             return "no gradients"
         also = self.also(call)
-        if also is not None and call.upstream is not None and not also.differentiable:
+        merge = self.merge if isinstance(self.merge, Also) else None
+        through = [own for own in (also, merge if call.split is not None else None) if own]
+        if call.upstream is not None and not all(own.differentiable for own in through):
             return "no gradients"
+        if call.upstream is not None and call.split is not None and self.merge is None:
+            return "no function that merges"
         for topic in ("documents", "pages"):
             if getattr(call, topic) is not None and getattr(self, topic) is None:
                 return f"no function for {topic}"
@@ -197,6 +249,11 @@ class Kernel:
             kinds += ["like query"] * (mask.dtype == call.given["query"].dtype)
             if self.mask not in kinds and mask.dtype != "int64":
                 return f"no {'boolean' if mask.dtype == 'bool' else 'floating'} mask"
+            if self.mask_ranks is not None:
+                axes = self._mask(mask).numbers.ndim
+                inputs = max(call.given[name].numbers.ndim for name in INPUTS)
+                if axes not in self.mask_ranks or axes > max(inputs, len(self.axes)):
+                    return "masks with other numbers of axes"
             both = call.refused and call.options.get("is_causal")
             if both and self.mask_with_causal != "refused":
                 return "a mask beside is_causal is no error"
@@ -213,7 +270,9 @@ class Kernel:
             if align not in self.alignments and not (square and self.alignments):
                 return f"no causal mask at the {align.replace('-', ' ')}"
         for word, value in call.options.items():
-            if word in self.values and self.values[word](value) is NotImplemented:
+            if word == "window" and self.window == "ends" and self._integer_window:
+                return "it is not said what an integer window counts"
+            if self._value(word, value, call) is NotImplemented:
                 return f"no {word}={value}"
             told = word in ("enable_gqa", "causal_align", "sinks", "softcap")
             if not told and not self.takes(word):
@@ -271,9 +330,36 @@ class Kernel:
         """Return the arrays of a call, in the kernel's order of axes."""
         orders = self.orders(call)
         return {
-            name: arranged(own, *orders[name]) if name in orders else own
+            name: arranged(own, *orders[name]) if name in orders
+            else self._mask(own) if name == "attn_mask" else own
             for name, own in call.given.items()
         }
+
+    def _mask(self, mask: Given) -> Given:
+        """Return a mask with the kernel's number of axes, and its meaning of True."""
+        fits = [rank for rank in sorted(self.mask_ranks or ()) if rank >= mask.numbers.ndim]
+        ranks = fits[:1] or sorted(self.mask_ranks or ())[-1:]
+        if ranks and ranks[0] != mask.numbers.ndim:
+            mask = mask._replace(numbers=ranked(mask.numbers, ranks[0]))
+        turned = mask.dtype == "bool" and self.mask_true == "removed"
+        return mask._replace(numbers=~mask.numbers) if turned else mask
+
+    def _value(self, name: str, value: Any, call: Call) -> Any:
+        """Return the kernel's own value for a keyword of ours."""
+        if name in self.values:
+            return self.values[name](value)
+        if name != "window" or self.window == "ends" or value is None:
+            return value
+        left, right = value
+        # What an integer says of the future is what is_causal says beside it.
+        if left is None or not call.options.get("is_causal") or (right is not None and right < 0):
+            return NotImplemented
+        return left + 1 if self.window == "w keys" else left
+
+    @property
+    def _integer_window(self) -> bool:
+        """Return whether the signature has an integer for a window, and nothing says which."""
+        return "window" not in self.values and takes_integer(self.function, self.name("window"))
 
     def options(self, call: Call) -> dict[str, Any]:
         """Return the keywords of a call that are no arrays, by the kernel's names."""
@@ -283,17 +369,28 @@ class Kernel:
                 continue
             if name == "causal_align" and not self.takes(name):
                 continue
-            found[self.name(name)] = self.values[name](value) if name in self.values else value
+            found[self.name(name)] = self._value(name, value, call)
         return found
 
     def called(self, call: Call, own: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
         """Return what the function returns for these arrays; `extra` are further keywords."""
         also = self.also(call)
         function = self.function if also is None else also.function
+        function = compiled(function, self.compiled if call.compiled else None)
         always = self.always if also is None else {**self.always, **also.always}
-        named = {self.name(name): own[name] for name in own if name not in INPUTS}
+        named = {
+            self.name(name): self.values[name](x) if name in self.values else x
+            for name, x in own.items() if name not in INPUTS
+        }
         inputs = [own[name] for name in INPUTS]
         return function(*inputs, **named, **self.options(call), **extra, **always)
+
+    def merged(self, outputs: list[Any], lses: list[Any]) -> Any:
+        """Return what the function that merges returns."""
+        if isinstance(self.merge, Also):
+            return self.merge.function(outputs, lses, **self.merge.always)
+        assert self.merge is not None
+        return self.merge(outputs, lses)
 
     def further(self, call: Call) -> dict[str, Given | int]:
         """Return what only documents and pages have: where they begin, tables and lengths."""
@@ -311,6 +408,22 @@ class Kernel:
                 self.pages.lengths: Given(np.array(lengths), "int32"),
             }
         return {}
+
+
+def compiled(function: Callable[..., Any], backend: str | None) -> Any:
+    """Return a function under torch.compile, and as it is for None.
+
+    A judge's is compiled where it is called.
+    """
+    if backend is None:
+        return function
+    if hasattr(function, "compiled"):
+        return function.compiled(backend)
+    import torch
+
+    # More than some compilations of one function fall back to the plain one in silence.
+    torch._dynamo.reset()
+    return torch.compile(function, backend=backend)
 
 
 def arranged(own: Given, ours: str, theirs: str) -> Given:
@@ -379,6 +492,43 @@ def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
 def _check_callable(name: str, thing: object) -> None:
     if not callable(thing):
         raise TypeError(f"{name} must be callable; got {type(thing).__qualname__}")
+
+
+def takes_integer(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a keyword takes an integer, by its annotation or by its default.
+
+    >>> takes_integer(lambda window=-1: window, "window")
+    True
+    """
+    try:
+        found = inspect.signature(function).parameters.get(name)
+    except (TypeError, ValueError):
+        return False
+    if found is None:
+        return False
+    said = found.annotation
+    words = re.findall(r"\w+", said.__name__ if isinstance(said, type) else str(said))
+    if said is not found.empty:
+        return "int" in words and not {"tuple", "Tuple", "Sequence", "list", "List"} & set(words)
+    return isinstance(found.default, int) and not isinstance(found.default, bool)
+
+
+def check_words(
+    name: str, words: Iterable[str], known: Sequence[str], what: str = "hold some of"
+) -> None:
+    """Refuse a word that is not known, and name the nearest one.
+
+    >>> check_words("names", ["scal"], ["is_causal", "scale"])
+    Traceback (most recent call last):
+    ValueError: names must hold some of is_causal, scale; got 'scal'; the nearest is 'scale'
+    """
+    for word in words:
+        if word not in known:
+            import difflib  # for an error alone
+
+            near = difflib.get_close_matches(str(word), known, 1, 0.0)
+            end = f"; the nearest is {near[0]!r}" if near else ""
+            raise ValueError(f"{name} must {what} {', '.join(known)}; got {word!r}{end}")
 
 
 def _check_choice(name: str, thing: object, choices: Sequence[object]) -> None:

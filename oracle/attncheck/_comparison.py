@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy as np
 from attncheck import _definition, _tolerance
 from attncheck._backends import Backend
 from attncheck._calls import Call, Case, Given, WrongResultError
-from attncheck._claims import Kernel, arranged, restored
+from attncheck._claims import Kernel, arranged, ranked, restored
 from attncheck._types import HALF, Array, dtype_of_sums
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
 RAISED = "raised"  # the kind of a result that did not come
+INVERTED = "a boolean mask is inverted"
 
 
 @dataclass(frozen=True)
@@ -69,22 +70,16 @@ def judge(case: Case, attention: Any, backend: Backend, open_to_nan: Open | None
     truth.
     """
     call, kernel = case.call, Kernel.of(attention)
-    asked = _Asked(kernel, backend, open_to_nan)
-    try:
-        # A kernel on arrays may warn of ∞ and NaN; what counts is whether they come out.
-        with np.errstate(all="ignore"):
-            if call.neighbour is not None:
-                asked.refusal(call, call.neighbour)
-            elif call.upstream is not None:
-                asked.gradients(call)
-            elif call.split is not None:
-                asked.merge(call)
-            else:
-                asked.output(call)
-    except WrongResultError as wrong:
-        refused = getattr(wrong, "refusal", "")
-        return Result(case, False, f"{call}\n{wrong}", wrong.kind, refused)
-    return Result(case, True)
+    wrong = _Asked(kernel, backend, open_to_nan).of(call)
+    if wrong is None:
+        return Result(case, True)
+    refused, kind, words = getattr(wrong, "refusal", ""), wrong.kind, f"{call}\n{wrong}"
+    mask = call.given.get("attn_mask")
+    if mask is not None and mask.dtype == "bool" and not (refused or call.refused):
+        other: Any = "takes part" if kernel.mask_true == "removed" else "removed"
+        if _Asked(replace(kernel, mask_true=other), backend, open_to_nan).of(call) is None:
+            kind, words = INVERTED, f"{words}; it is right with the mask turned round (mask_true)"
+    return Result(case, False, words, kind, refused)
 
 
 def one_line(error: Exception) -> str:
@@ -106,6 +101,23 @@ class _Asked:
         """Return what 1 in the kernel's log-sum-exp is in a natural one: log 2 for base 2."""
         also = self.kernel.lse
         return 1.0 if also is None or also.base == "e" else math.log(also.base)
+
+    def of(self, call: Call) -> WrongResultError | None:
+        """Return what is wrong with a call; None if nothing is."""
+        try:
+            # A kernel on arrays may warn of ∞ and NaN; what counts is whether they come out.
+            with np.errstate(all="ignore"):
+                if call.neighbour is not None:
+                    self.refusal(call, call.neighbour)
+                elif call.upstream is not None:
+                    self.gradients(call)
+                elif call.split is not None:
+                    self.merge(call)
+                else:
+                    self.output(call)
+        except WrongResultError as wrong:
+            return wrong
+        return None
 
     def given(self, call: Call) -> dict[str, Any]:
         """Return the kernel's own arrays of a call."""
@@ -200,7 +212,7 @@ class _Asked:
     def merge(self, call: Call) -> None:
         """Require that two halves of the keys, merged by their log-sum-exps, give the whole."""
         assert call.split is not None
-        halves = [_cut(call, keys) for keys in (slice(0, call.split), slice(call.split, None))]
+        halves = _halves(call)
         results = [_pair(self.called(half, self.given(half))) for half in halves]
         truth = _definition.output(call)
         dtype = call.given["query"].dtype
@@ -209,7 +221,7 @@ class _Asked:
             limit = limit + _tolerance.epsilon(dtype) * np.abs(truth).max(initial=0.0)
         if self.kernel.merge is not None:
             try:
-                merged = _pair(self.kernel.merge(*map(list, zip(*results, strict=True))))
+                merged = _pair(self.kernel.merged(*map(list, zip(*results, strict=True))))
             except Exception as error:
                 raise RaisedError("a merged result", error) from error
             got = self.taken(call, "output", merged[0], dtype, truth.ndim)
@@ -218,13 +230,23 @@ class _Asked:
             return
         outputs = [self.taken(call, "output", own, dtype, truth.ndim) for own, _ in results]
         lses = [self.natural_lse(call, lse, truth.ndim - 1)[0] for _, lse in results]
+        for what, shape, came in (
+            ("", truth.shape, outputs), ("the log-sum-exp: ", truth.shape[:-1], lses),
+        ):
+            for own in came:
+                if own.shape != shape:
+                    words = f"{what}expected shape {shape}, got {own.shape}"
+                    raise WrongResultError(words, f"{what}another shape")
         _compare("merged: ", merged_halves(outputs, lses), truth, limit)
 
     def gradients(self, call: Call) -> None:
         """Require the gradients of the definition."""
         assert call.upstream is not None
         orders, wanted = self.kernel.orders(call), call.wanted
-        own = self.given(call)
+        parts = [call] if call.split is None else _halves(call)
+        given = [self.given(part) for part in parts]
+        # The halves of a merge have leaves of their own: "key" and "key 1".
+        own = {_of_part(name, n): x for n, part in enumerate(given) for name, x in part.items()}
         upstream: Any = self.backend.give(arranged(call.upstream, *orders["output"]))
         everything = own | {"the gradient of the output": upstream}
         before = {name: self.backend.bits(argument) for name, argument in everything.items()}
@@ -234,12 +256,21 @@ class _Asked:
             above = upstream, self.backend.give(arranged(own_lse, *orders["lse"]))
 
         def attend(**arrays: Any) -> Any:
-            result = self.run(call, arrays)
+            results = [
+                self.run(part, {name: arrays[_of_part(name, n)] for name in part.given})
+                for n, part in enumerate(parts)
+            ]
+            result = results[0]
+            if call.split is not None:
+                pairs = map(_pair, results)
+                result = _pair(self.kernel.merged(*map(list, zip(*pairs, strict=True))))
+                return result if call.lse else result[0]
             return _pair(result) if call.lse else result
 
+        leaves = tuple(_of_part(name, n) for n, _ in enumerate(parts) for name in wanted)
         try:
             with self.backend.poisoned():
-                found = self.backend.gradients(attend, own, above, wanted)
+                found = self.backend.gradients(attend, own, above, leaves)
         except WrongResultError:
             raise
         except Exception as error:
@@ -251,14 +282,22 @@ class _Asked:
         dtype = call.given["query"].dtype
         peers = self.backend.peer_gradients(call) if dtype in HALF else {}
         free = {} if self.open_to_nan is None else self.open_to_nan.gradients(call)
+        floors: dict[str, Array] = {n: _tolerance.epsilon("float32") * sizes[n] for n in wanted}
+        if "sinks" in wanted and dtype in HALF:
+            own_size = _tolerance.sinks_of_rounded(_definition.problem(call), call.upstream.numbers)
+            floors["sinks"] = floors["sinks"] + _tolerance.epsilon(dtype) * own_size
         for name in wanted:
             said = f"the gradient of {name}: "
             own_dtype, rank = call.given[name].dtype, truth[name].ndim
-            got = self.taken(call, name, found[name], own_dtype, rank, said)
-            floor = _tolerance.epsilon("float32") * sizes[name]
-            limit = _tolerance.bound(
+            came = [found[_of_part(name, n)] for n, _ in enumerate(parts)]
+            halves = [self.taken(call, name, one, own_dtype, rank, said) for one in came]
+            got = halves[0]
+            if call.split is not None:
+                whole = name == "query"
+                got = np.sum(halves, axis=0) if whole else np.concatenate(halves, axis=-2)
+            limit = len(parts) * _tolerance.bound(
                 truth[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3,
-                floor=floor,
+                floor=floors[name],
             )
             _compare(said, got, truth[name], limit, free.get(name))
         if call.watched:
@@ -271,6 +310,8 @@ class _Asked:
         numbers, came = self.in_numbers(call, name, result, rank, what)
         if came != dtype:
             raise WrongResultError(f"{what}expected dtype {dtype}, got {came}", f"{what}dtype")
+        if name == "attn_mask" and self.kernel.mask_ranks is not None:
+            return ranked(numbers, rank)
         return numbers
 
     def in_numbers(
@@ -309,6 +350,17 @@ def _pair(result: Any) -> tuple[Any, Any]:
         came = type(result).__qualname__
         raise WrongResultError(f"expected (output, log-sum-exp), got {came}")
     return result[0], result[1]
+
+
+def _of_part(name: str, n: int) -> str:
+    """Return the name of an argument of the n-th half."""
+    return f"{name} {n}" if n else name
+
+
+def _halves(call: Call) -> list[Call]:
+    """Return the call with its keys before the split, and with those behind it."""
+    assert call.split is not None
+    return [_cut(call, keys) for keys in (slice(0, call.split), slice(call.split, None))]
 
 
 def _cut(call: Call, keys: slice) -> Call:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attncheck._calls import Call, Documents, Pages
-from attncheck._tolerance import gathered, masked_scores, softmax
+from attncheck._tolerance import gathered, masked_scores, with_sinks
 from attncheck._types import Array, Problem, Window, scale_of
 
 
@@ -171,16 +171,18 @@ def output(call: Call) -> Array:
 
 
 def gradients(call: Call) -> dict[str, Array]:
-    """Return the gradients of query, key, value and a floating mask.
+    """Return the gradients of query, key, value, a floating mask and sinks.
 
     With dO the gradient of the output O = P V, dL that of the log-sum-exp, and sums along a row
     in D:
 
         dV = Pᵀ dO    dP = dO Vᵀ    D = rowsum(P ∘ dP)    dS = P ∘ (dP - D + dL)
-        dQ = scale · dS K    dK = scale · dSᵀ Q    dM = dS
+        dQ = scale · dX K    dK = scale · dXᵀ Q    dM = dS    dX = dS ∘ (1 - tanh²(X / cap))
 
-    A row with nothing to attend to has P = 0, and so gradients of 0. What was broadcast, or
-    repeated for its group, gathers the sum.
+    X are the scores below a soft cap; without one dX is dS. A sink with the weight p has a value
+    of 0, so that its gradient is the sum of p (dL - D) over the rows of its head. A row with
+    nothing to attend to has P = 0, and so gradients of 0. What was broadcast, or repeated for its
+    group, gathers the sum.
 
     Source:
         Dao et al. 2022, appendix B.2; chapter 13.
@@ -194,17 +196,22 @@ def gradients(call: Call) -> dict[str, Array]:
     seen = np.asarray(allowed.any(axis=-2))[..., None]
     if not seen.all():
         key, value = np.where(seen, key, 0), np.where(seen, value, 0)
-    weights = softmax(scores)
+    weights, sink_weights = with_sinks(scores, own.sinks)
     d_value = weights.swapaxes(-1, -2) @ d_output
     d_weights = d_output @ value.swapaxes(-1, -2)
     row_sums = (weights * d_weights).sum(axis=-1, keepdims=True)
     d_lse = 0 if call.lse_upstream is None else call.lse_upstream.numbers[..., None]
     d_scores = weights * (d_weights - row_sums + d_lse)
+    d_uncapped = d_scores
+    if own.softcap is not None:
+        uncapped = factor * (query @ key.swapaxes(-1, -2))
+        d_uncapped = d_scores * (1 - np.tanh(uncapped / own.softcap) ** 2)
     found = {
-        "query": factor * d_scores @ key,
-        "key": factor * d_scores.swapaxes(-1, -2) @ query,
+        "query": factor * d_uncapped @ key,
+        "key": factor * d_uncapped.swapaxes(-1, -2) @ query,
         "value": d_value,
         "attn_mask": d_scores,
+        "sinks": (sink_weights * (d_lse - row_sums))[..., 0].sum(axis=-1),
     }
     return argument_gradients(call, found)
 

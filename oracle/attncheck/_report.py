@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attncheck._calls import TOPICS, Call, Case, Given
-from attncheck._comparison import RAISED, Result
+from attncheck._classes import CLASSES, class_of
+from attncheck._comparison import INVERTED, RAISED, Result
 from attncheck._definition import allowed_keys, combined_mask
 from attncheck._types import HALF, Array
 
@@ -53,7 +54,8 @@ class Report:
         """Return what was refused, calls of a dtype, a head dimension or a rank that always is.
 
         A kernel that says no to every call of one kind says what it is not built for. One that
-        says no to some calls of a kind that it takes, or to what it claims, has failed.
+        says no to some calls of a kind that it takes, or to what it claims, has failed. A call that
+        needs much memory may be refused for want of it.
         """
         raised = [r for r in self.results if r.refused]
         if not raised:
@@ -68,7 +70,7 @@ class Report:
             for kind, n in said_no.items()
             if n == kinds[kind] and kind[0] in taken and kind[0] not in self.claimed
         }
-        return [r for r in raised if whole & set(_kinds(r.case))]
+        return [r for r in raised if whole & set(_kinds(r.case)) or _lacks_memory(r)]
 
     @property
     def failed(self) -> list[Result]:
@@ -112,6 +114,12 @@ class Report:
         return "\n".join([*lines, *([f"not claimed: {'; '.join(said)}"] if said else [])])
 
     @property
+    def classes(self) -> dict[str, int]:
+        """Return how many failures there are of each class of `_classes`, edges last."""
+        counts = Counter(class_of(result) for result in self.failed)
+        return {own: counts[own] for own in CLASSES if counts[own]}
+
+    @property
     def groups(self) -> list[Group]:
         """Return the failures, alike ones together, the largest group first."""
         kinds: dict[str, list[Result]] = {}
@@ -123,6 +131,10 @@ class Report:
         for kind, found in kinds.items():
             topics = {r.case.topic for r in found}
             fine = sum(case.topic in topics for case in passed)
+            if kind == INVERTED:
+                said = "every one passes with its mask turned round"
+                groups.append(Group(kind, found, said))
+                continue
             parts = list(_parts(found, facts))
             if len(found) > 3 * fine and (len(parts) > 1 or UNKNOWN in parts[0][1]):
                 said = f"nearly all that were asked: {fine} of these topics pass"
@@ -134,6 +146,8 @@ class Report:
         """Return the report in this many lines at most; None tells every group of failures."""
         first = f"{self.about}, {len(self.results)} of {self.asked} cases, seed {self.seed}"
         parts = [first, self.table] if self.about else [self.table]
+        if classes := self.classes:
+            parts.append(f"failed: {', '.join(f'{n} {own}' for own, n in classes.items())}")
         refusals = Counter(_struck(r.refused) for r in self.refused).most_common()
         for said, n in refusals[:1]:
             others = f", and {len(refusals) - 1} other messages" * (len(refusals) > 1)
@@ -190,6 +204,11 @@ def _kinds(case: Case) -> Iterator[tuple[str, object]]:
     yield "dtype", case.dtype
     yield "head dimensions", case.head_dims
     yield "rank", len(case.call.given["query"].numbers.shape)
+
+
+def _lacks_memory(result: Result) -> bool:
+    """Return whether a call was refused that needs much memory, and the words speak of memory."""
+    return "memory" in result.refused.lower() and bool(result.case.call.memory)
 
 
 def _struck(words: str) -> str:

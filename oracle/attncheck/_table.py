@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from attncheck import _dtypes, _errors, _gradients, _layouts, _masks, _serving, _shapes
+from attncheck import _dtypes, _errors, _gradients, _layouts, _masks, _modes, _serving, _shapes
 from attncheck._calls import HEAD_DIMS, TOPICS, Case
 from attncheck._claims import SMALLEST, Kernel
 from attncheck._types import FLOATING
@@ -29,6 +29,8 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "pages": _serving.pages,
     "sinks": _serving.sinks,
     "soft cap": _serving.soft_cap,
+    "large masks": _modes.large_masks,
+    "compiled": _modes.compiled,
     "errors": _errors.errors,
 }
 

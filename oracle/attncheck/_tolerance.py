@@ -63,6 +63,18 @@ def softmax(scores: Array) -> Array:
     return weights
 
 
+def with_sinks(scores: Array, sinks: Array | None) -> tuple[Array, Array]:
+    """Return the weights of the keys, and in one column that of the sink, which has no value.
+
+    >>> with_sinks(np.zeros((1, 1, 3)), np.zeros(1))[1]
+    array([[[0.25]]])
+    """
+    shape = (*scores.shape[:-1], 1)
+    column = np.broadcast_to(-np.inf if sinks is None else sinks[:, None, None], shape)
+    weights = softmax(np.concatenate([scores, column], axis=-1))
+    return weights[..., :-1], weights[..., -1:]
+
+
 def gathered(gradient: Array, shape: Shape, *, grouped: bool = False) -> Array:
     """Return the gradient of an array of this shape that was broadcast, or repeated for groups.
 
@@ -105,11 +117,13 @@ def _summed(a: Array, b: Array) -> Array:
 
 
 class _Forward(NamedTuple):
-    """The weights of a call, and by how many ε weights and log-sum-exp can be off."""
+    """The weights of a call, and by how many ε scores, weights and log-sum-exp can be off."""
 
     weights: Array
     weight: Array  # absolute, of an entry of `weights`
     lse: Array
+    score: Array  # of a score as the product of query and key gives it
+    sinks: tuple[Array, Array]  # the weights of sinks in one column, and by how much they are off
 
 
 def _forward(own: Problem) -> _Forward:
@@ -125,7 +139,8 @@ def _forward(own: Problem) -> _Forward:
         mask = np.where(mask == -np.inf, -np.inf, finite(mask))
     scores, _ = masked_scores(own._replace(query=query, key=key, attn_mask=mask))
     factor = abs(scale_of(own.scale, query.shape[-1]))
-    w = factor * _summed(query, key.swapaxes(-1, -2)) + np.zeros_like(scores)
+    score = factor * _summed(query, key.swapaxes(-1, -2))
+    w = score + np.zeros_like(scores)
     if mask is not None and mask.dtype != np.bool_:
         w = w + np.abs(finite(mask))
     n_keys = key.shape[-2]
@@ -139,7 +154,9 @@ def _forward(own: Problem) -> _Forward:
     weights = softmax(scores)
     mean = (weights * w).sum(axis=-1, keepdims=True) + 2 * _steps(n_keys)
     lse = (mean + largest)[..., 0] + math.log2(2 + n_keys)
-    return _Forward(weights[..., :n_keys], (weights * (w + mean))[..., :n_keys], lse)
+    off = weights * (w + mean)
+    sink = weights[..., n_keys:], off[..., n_keys:]
+    return _Forward(weights[..., :n_keys], off[..., :n_keys], lse, score, sink)
 
 
 def lse_size(own: Problem) -> Array:
@@ -163,10 +180,10 @@ def gradient_sizes(
     are those of dO ∘ O as well:
 
         dV = Aᵀ dO    dP = dO Vᵀ    dS = A ∘ (dP - D + dL)
-        dQ = scale · dS K    dK = scale · dSᵀ Q    dM = dS
+        dQ = scale · dX K    dK = scale · dXᵀ Q    dM = dS    dX = dS ∘ (1 - tanh²(X / cap))
 
     Each product is off by what its factors are off, and as a sum is. D is off by the larger one of
-    both ways to it.
+    both ways to it. A soft cap turns dS into dX; a sink has the gradients p (dL - D).
     """
     found = _forward(own)
     query, key, value, upstream = (finite(x) for x in (*own[:3], upstream))
@@ -184,16 +201,44 @@ def gradient_sizes(
     off_rows = np.maximum(one, other) + _summed(upstream * output, ones) + np.abs(rows)
     off = A * (off_weights + off_rows + 2 * np.abs(X)) + found.weight * np.abs(X)
     factor = abs(scale_of(own.scale, query.shape[-1]))
-    back, up = d_scores.swapaxes(-1, -2), off.swapaxes(-1, -2)
+    d_inner, inner = d_scores, off
+    if own.softcap is not None:
+        # 1 - t² is off by what t is, and absolutely so: near 1 its digits cancel.
+        x = scale_of(own.scale, query.shape[-1]) * (query @ key.swapaxes(-1, -2)) / own.softcap
+        t = np.abs(np.tanh(x))
+        slope = 1 - t**2
+        off_t = slope * (found.score / own.softcap + 2 * np.abs(x)) + 2 * t
+        d_inner = d_scores * slope
+        inner = off * slope + np.abs(d_scores) * (2 * t * off_t + 2)
+    back, up = d_inner.swapaxes(-1, -2), inner.swapaxes(-1, -2)
     sizes = {
-        "query": factor * (off @ np.abs(key) + _summed(d_scores, key)),
+        "query": factor * (inner @ np.abs(key) + _summed(d_inner, key)),
         "key": factor * (up @ np.abs(query) + _summed(back, query)),
         "value": found.weight.swapaxes(-1, -2) @ above + _summed(A.swapaxes(-1, -2), upstream),
     }
     shapes = {"query": query.shape, "key": key.shape, "value": value.shape}
     if own.attn_mask is not None and own.attn_mask.dtype != np.bool_:
         sizes["attn_mask"], shapes["attn_mask"] = off, own.attn_mask.shape
+    if own.sinks is not None:
+        p, off_p = found.sinks
+        above_lse = 0 if lse_upstream is None else np.abs(finite(lse_upstream))[..., None]
+        each = p * (off_rows + 2 * (np.abs(rows) + above_lse)) + off_p * (np.abs(rows) + above_lse)
+        sizes["sinks"], shapes["sinks"] = np.moveaxis(each[..., 0], -2, -1), own.sinks.shape
     return {name: _gathered_sizes(size, shapes[name]) for name, size in sizes.items()}
+
+
+def sinks_of_rounded(own: Problem, upstream: Array) -> Array:
+    """Return how many ε of half precision the gradients of sinks can be off, by rounded outputs.
+
+    Each row takes D = dO · O from an output that was rounded. The error of plain attention is no
+    measure of that where there are few sinks, as it happens to be near 0 in some.
+    """
+    assert own.sinks is not None
+    found = _forward(own)
+    output = found.weights @ finite(own.value)
+    row = found.sinks[0][..., 0] * np.sqrt(((finite(upstream) * output) ** 2).sum(axis=-1))
+    squares = np.moveaxis(row**2, -2, -1)
+    return np.asarray(LAMBDA / 2 * np.sqrt(gathered(squares, own.sinks.shape)))
 
 
 def _gathered_sizes(size: Array, shape: Shape) -> Array:

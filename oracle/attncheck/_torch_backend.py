@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attncheck._backends import Backend
+from attncheck._backends import Backend, stored
 from attncheck._calls import Call, Given, WrongResultError
 from attncheck._definition import argument_gradients, problem
 from attncheck._tolerance import finite
@@ -29,13 +29,14 @@ class TorchBackend(Backend):
 
     def give(self, given: Given) -> torch.Tensor:
         """Return the argument as a tensor of its dtype and layout, strides and all."""
-        half = given.dtype == "bfloat16"
-        own = _bits(given.numbers) if half else given.numbers.astype(given.dtype)
-        own = own if given.layout is None else given.layout(own)
+        own = stored(given.numbers, given.dtype)
+        return self.held(own if given.layout is None else given.layout(own), given.dtype)
+
+    def held(self, own: Array, dtype: str) -> torch.Tensor:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             view = torch.from_numpy(own)
-        view = view.view(torch.bfloat16) if half else view
+        view = view.view(torch.bfloat16) if dtype == "bfloat16" else view
         if self.device.type == "cpu" or not view.numel():
             return view.to(self.device)
         # A plain copy to a device would drop gaps and strides of 0.
@@ -59,13 +60,24 @@ class TorchBackend(Backend):
         return self.take(own)[0].tobytes()
 
     def take(self, result: Any) -> tuple[Array, str]:
-        if not isinstance(result, torch.Tensor):
+        name = self._dtype(result)
+        return _in_float64(result), name
+
+    def packed(self, result: Any) -> tuple[Array, str]:
+        name = self._dtype(result)
+        own = result.detach().cpu().contiguous().resolve_conj().resolve_neg()
+        return (own.view(torch.int16) if name == "bfloat16" else own).numpy(), name
+
+    def _dtype(self, result: Any) -> str:
+        """Return the name of the dtype of a result, which must be a tensor on the device."""
+        # An object may say that its class is another one; its type is what it is.
+        if not issubclass(type(result), torch.Tensor):
             raise WrongResultError(f"expected a torch.Tensor, got {type(result).__qualname__}")
         if result.device != self.device:
             raise WrongResultError(
                 f"expected a result on {self.device}, got one on {result.device}"
             )
-        return _in_float64(result), str(result.dtype).removeprefix("torch.")
+        return str(result.dtype).removeprefix("torch.")
 
     def shares(self, result: torch.Tensor, own: torch.Tensor) -> bool:
         addresses = [x.untyped_storage().data_ptr() for x in (result, own)]
@@ -113,16 +125,10 @@ def _tensors(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
     if mask is not None:
         kind = "bool" if mask.dtype == np.bool_ else call.given["attn_mask"].dtype
         given["attn_mask"] = Given(mask, kind)
-    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sinks": None}
     if sinks is not None:
-        options["sinks"] = TorchBackend().give(Given(sinks, dtype))
+        given["sinks"] = Given(sinks, dtype)
+    options: dict[str, Any] = {"scale": scale, "softcap": softcap}
     return {name: TorchBackend().give(own) for name, own in given.items()}, options
-
-
-def _bits(numbers: Array) -> Array:
-    """Return numbers that bfloat16 can hold as its 16 bits, the upper ones of float32's 32."""
-    wide = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
-    return (wide >> np.uint32(16)).astype(np.uint16).view(np.int16)
 
 
 def plain(

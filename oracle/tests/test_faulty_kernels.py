@@ -29,7 +29,9 @@ def failed_topics(report: Report) -> set[str]:
 
 
 def test_every_topic_has_a_fault_that_it_must_notice() -> None:
-    assert {*MISTAKES.values(), *(fault.topic for fault in FAULTS.values())} == set(TOPICS)
+    by_a_field = {"large masks", "compiled"}  # of Kernel: see test_asked
+    topics = {*MISTAKES.values(), *(fault.topic for fault in FAULTS.values())}
+    assert topics == set(TOPICS) - by_a_field
 
 
 # On each change at one head dimension. The one in which the most is claimed is in test_adapters.

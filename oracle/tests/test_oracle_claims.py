@@ -61,7 +61,7 @@ def wrong_for_65_keys(query: Any, key: Any, value: Any, scale: Any = None) -> An
     ("make", "message"),
     [
         (lambda: Kernel(3), "attention must be callable; got int"),
-        (lambda: Kernel(right, "SDHB"), "axes must be one of '', 'BHSD', .*; got 'SDHB'"),
+        (lambda: Kernel(right, "SDHH"), "axes must be '', or BHSD or HSD in any order; got 'SDHH'"),
         (lambda: Kernel(right, mask="any"), "mask must be one of 'bool', .*; got 'any'"),
         (lambda: Kernel(right, groups="tiled"), "groups must be one of .*; got 'tiled'"),
         (lambda: Kernel(right, causal=["top"]), "causal must be one of 'top-left', .*; got 'top'"),
