@@ -194,8 +194,10 @@ LONG = ("gradients", "windows", "mask gradients", "layouts", "merge", *SERVED)
 
 def topics() -> Iterator[Any]:
     """Every topic of a form; cases are drawn when they are asked, and not when tests are listed."""
+    without: tuple[str, ...]
     for form in IMPLEMENTATIONS:
         without = () if form.on_tensors else ("gradients", "mask gradients")
+        without += ("large masks", "compiled")  # no form claims them
         for topic in [topic for topic in TOPICS if topic not in without]:
             is_long = topic in LONG or (form.blocks and topic not in QUICK)
             marks = [pytest.mark.slow] if form.takes_long and is_long else []
