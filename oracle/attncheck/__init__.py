@@ -27,7 +27,7 @@ of its dtype. The files, from the question to the verdict:
     adapters       other people's functions as kernels; hands finds what people have in files, by
                    _references, and _traces with _operation, or asks it beside its reference, in
                    _pairs with _data
-    __main__       the command; pytest_plugin and _export use all
+    __main__       the command; pytest_plugin, _export and _badge use all
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from attncheck._definition import argument_gradients, problem
 from attncheck._report import Report, followed
 from attncheck._table import checked_topics, offered, tabled
 
-__version__ = "0.1.0"
+__version__ = "2026.1"
 __all__ = ["CLAIMED", "TOPICS", "Also", "Call", "Case", "Kernel", "Report", "Result"]
 __all__ += ["cases", "check", "expected_failures", "judged", "tests"]
 # What peers/ needs besides, to check functions that take neither tensors nor arrays of NumPy.

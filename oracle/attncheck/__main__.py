@@ -9,7 +9,7 @@
     python -m attncheck kernelbench:model.py            `hands` tells of gpumode:, flashinfer-bench:
                                                         and hub:
     python -m attncheck --list
-    python -m attncheck --export cases.npz
+    python -m attncheck --export cases.safetensors
 
 Exit status: 0 if some case passed and none failed, 1 otherwise, 2 if the command is invalid.
 """
@@ -65,7 +65,8 @@ def parser() -> argparse.ArgumentParser:
     add("--search", type=int, default=0, metavar="N", help="draw N calls beyond the table")
     add("--expected", metavar="FILE",
         help="ids that are expected to fail, one a line, # for a reason")
-    add("--export", metavar="FILE", help="write the cases to an .npz file")
+    add("--export", metavar="FILE", help="write the cases to a file of safetensors")
+    add("--badge", metavar="FILE", help="write JSON for a badge, and print its line last")
     add("--json", metavar="FILE", help="write a record a case, and a score by class")
     words = "run the kernel in a process of its own, with a secret seed"
     add("--judge", action="store_true", help=words)
@@ -135,6 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if values.json:
             # An old file must not be taken for this one's, whatever becomes of the judge.
             Path(values.json).unlink(missing_ok=True)
+        if values.badge:
+            Path(values.badge).unlink(missing_ok=True)
+            if values.case or values.search:
+                raise ValueError("expected no --case and no --search beside --badge")
         if values.judge:
             return told(_judged(values, options), values, [])
         seed = values.seed or "7"
@@ -150,7 +155,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0 if beside.passed else 1
         kernel = None if asked is None else Kernel.of(asked)
         if values.list or values.export:
-            chosen = cases(values.kind, kernel=kernel, **options)
+            if values.list or kernel is not None:
+                chosen = cases(values.kind, kernel=kernel, **options)
+            else:
+                from attncheck._export import everything
+
+                chosen = everything(values.kind, **options)
             chosen = [case for case in chosen if not values.case or case.id in values.case]
             if values.list:
                 print(listed(chosen))
@@ -193,10 +203,15 @@ def told(report: Report, values: argparse.Namespace, expected: Sequence[str]) ->
         from attncheck._record import record, write
 
         write(values.json, record(report, judged=values.judge))
+    whole = report
     report, unexpected = report.without(expected)
     print(report.told(None) if values.all else report)
     for own in unexpected:
         print(f"expected to fail, and passes: {own}")
+    if values.badge:
+        from attncheck import _badge
+
+        print(_badge.write(values.badge, whole))
     return 0 if report.passed and not unexpected else 1
 
 

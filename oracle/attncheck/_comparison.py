@@ -201,8 +201,7 @@ class _Asked:
         if came not in (sums, "float64"):
             words = f"the log-sum-exp: expected dtype {sums}, got {came}"
             raise WrongResultError(words, "the dtype of the log-sum-exp")
-        limit = _tolerance.bound(truth, dtype=sums, size=_tolerance.lse_size(own))
-        _compare("the log-sum-exp: ", numbers, truth, limit)
+        _compare("the log-sum-exp: ", numbers, truth, lse_limit(call, truth))
 
     def natural_lse(self, call: Call, lse: Any, rank: int) -> tuple[Array, str]:
         """Return a natural log-sum-exp in our order of axes, and the name of its dtype."""
@@ -216,9 +215,7 @@ class _Asked:
         results = [_pair(self.called(half, self.given(half))) for half in halves]
         truth = _definition.output(call)
         dtype = call.given["query"].dtype
-        limit = 2 * output_limit(call, truth, self.backend)
-        if dtype in HALF:
-            limit = limit + _tolerance.epsilon(dtype) * np.abs(truth).max(initial=0.0)
+        limit = output_limit(call, truth, self.backend)
         if self.kernel.merge is not None:
             try:
                 merged = _pair(self.kernel.merged(*map(list, zip(*results, strict=True))))
@@ -276,16 +273,8 @@ class _Asked:
         except Exception as error:
             raise RaisedError("gradients", error) from error
         truth = _definition.gradients(call)
-        d_lse = None if call.lse_upstream is None else call.lse_upstream.numbers
-        sizes = _tolerance.gradient_sizes(_definition.problem(call), call.upstream.numbers, d_lse)
-        sizes = _definition.argument_gradients(call, sizes)
-        dtype = call.given["query"].dtype
-        peers = self.backend.peer_gradients(call) if dtype in HALF else {}
+        limits = gradient_limits(call, truth, self.backend)
         free = {} if self.open_to_nan is None else self.open_to_nan.gradients(call)
-        floors: dict[str, Array] = {n: _tolerance.epsilon("float32") * sizes[n] for n in wanted}
-        if "sinks" in wanted and dtype in HALF:
-            own_size = _tolerance.sinks_of_rounded(_definition.problem(call), call.upstream.numbers)
-            floors["sinks"] = floors["sinks"] + _tolerance.epsilon(dtype) * own_size
         for name in wanted:
             said = f"the gradient of {name}: "
             own_dtype, rank = call.given[name].dtype, truth[name].ndim
@@ -295,11 +284,7 @@ class _Asked:
             if call.split is not None:
                 whole = name == "query"
                 got = np.sum(halves, axis=0) if whole else np.concatenate(halves, axis=-2)
-            limit = len(parts) * _tolerance.bound(
-                truth[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3,
-                floor=floors[name],
-            )
-            _compare(said, got, truth[name], limit, free.get(name))
+            _compare(said, got, truth[name], limits[name], free.get(name))
         if call.watched:
             self.untouched(everything, before)
 
@@ -341,7 +326,44 @@ def output_limit(call: Call, truth: Array, backend: Backend) -> float | Array:
         peer = backend.peer(call) if peer is None else peer
     elif size is None:
         size = _tolerance.forward_size(_definition.problem(call))
-    return _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
+    limit = _tolerance.bound(truth, dtype=dtype, size=size, peer=peer)
+    if call.split is None:
+        return limit
+    # Two halves are off, and half precision rounds what they are merged to.
+    merged = _tolerance.epsilon(dtype) * np.abs(truth).max(initial=0.0) if dtype in HALF else 0.0
+    return 2 * limit + merged
+
+
+def lse_limit(call: Call, truth: Array) -> float | Array:
+    """Return how far a log-sum-exp may be off; half precision sums in float32."""
+    dtype = call.given["query"].dtype
+    size = _tolerance.lse_size(_definition.problem(call))
+    return _tolerance.bound(truth, dtype="float32" if dtype in HALF else dtype, size=size)
+
+
+def gradient_limits(
+    call: Call, truth: Mapping[str, Array], backend: Backend
+) -> dict[str, float | Array]:
+    """Return how far each of the wanted gradients may be off."""
+    assert call.upstream is not None
+    own, d_output = _definition.problem(call), call.upstream.numbers
+    d_lse = None if call.lse_upstream is None else call.lse_upstream.numbers
+    sizes = _tolerance.gradient_sizes(own, d_output, d_lse)
+    sizes = _definition.argument_gradients(call, sizes)
+    dtype = call.given["query"].dtype
+    peers = backend.peer_gradients(call) if dtype in HALF else {}
+    floors: dict[str, Array] = {n: _tolerance.epsilon("float32") * sizes[n] for n in call.wanted}
+    if "sinks" in call.wanted and dtype in HALF:
+        own_size = _tolerance.sinks_of_rounded(own, d_output)
+        floors["sinks"] = floors["sinks"] + _tolerance.epsilon(dtype) * own_size
+    n_parts = 1 if call.split is None else 2
+    return {
+        name: n_parts * _tolerance.bound(
+            truth[name], dtype=dtype, size=sizes[name], peer=peers.get(name), times=3,
+            floor=floors[name],
+        )
+        for name in call.wanted
+    }
 
 
 def _pair(result: Any) -> tuple[Any, Any]:

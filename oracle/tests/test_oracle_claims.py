@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import re
 import subprocess
@@ -35,9 +34,8 @@ from attncheck import (
 from attncheck.__main__ import main
 from attncheck._calls import E
 from attncheck._draws import with_mask
-from attncheck._export import export
 from attncheck._search import Drawn, case_of, smaller
-from attnlib import numpy_dense, torch_dense
+from attnlib import torch_dense
 
 PACKAGES = [str(Path(module.__file__).parents[1]) for module in (attncheck, torch_dense)]
 right = torch_dense.scaled_dot_product_attention
@@ -340,31 +338,6 @@ def test_failures_that_are_expected_pass_and_a_pass_among_them_is_told(folder: P
     assert expected_failures(file) == failing
     with pytest.raises(ValueError, match="expected a file of ids, one a line"):
         expected_failures(folder / "none.txt")
-
-
-def test_cases_are_written_to_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "cases.npz"
-    status, out, _ = told("--export", str(file), "--only", "causal", "mask gradients", "errors")
-    with np.load(file) as held:
-        about = json.loads(str(held["cases"]))
-        own = "causal[query-5-E-key-7-E-float32-d13]"
-        assert about[own] == {"dtype": "float32", "keywords": {"is_causal": True}}
-        arrays = [held[f"{own}/{name}"] for name in ("query", "key", "value")]
-        output = numpy_dense.scaled_dot_product_attention(*arrays, is_causal=True)
-        assert (np.abs(held[f"{own}/output"] - output) < held[f"{own}/bound"]).all()
-        graded = next(name for name in about if name.startswith("mask-gradients["))
-        assert held[f"{graded}/d_key"].shape == held[f"{graded}/key"].shape
-    assert not any(name.startswith("errors") for name in about)
-    assert status == 0 and f"{len(about)} cases are in" in out
-    kernel = Kernel(right, lse=Also(with_lse))
-    [lse, *_] = cases(kernel=kernel, only=["lse"], dtypes=["float16"])
-    [*_, known] = [case for case in cases(only=["dtypes"]) if "780,000" in case.name]
-    assert export([lse, known], file, backend_for("torch")) == 2
-    with np.load(file) as held:
-        arrays = [held[f"{lse.id}/{name}"] for name in ("query", "key", "value")]
-        truth = numpy_dense.scaled_dot_product_attention_with_lse(*arrays)[1]
-        np.testing.assert_allclose(held[f"{lse.id}/lse"], truth, rtol=1e-12)
-        assert held[f"{lse.id}/bound"].shape == ()  # of half precision, one for all entries
 
 
 # -- pytest ----------------------------------------------------------------------------------------
