@@ -24,10 +24,11 @@ of its dtype. The files, from the question to the verdict:
                    and _classes what sort of failures matters to whom
     _judged        a kernel that is not trusted, in a process of its own (_process, _worker, _wire)
     _record        a report as data, with a score by class (schema.json)
+    _export        cases in a file (EXPORT.md); _badge has a report in one line
     adapters       other people's functions as kernels; hands finds what people have in files, by
                    _references, and _traces with _operation, or asks it beside its reference, in
                    _pairs with _data
-    __main__       the command; pytest_plugin, _export and _badge use all
+    suites         what published tests let pass; __main__ and pytest_plugin use all but that
 """
 
 from __future__ import annotations

@@ -167,8 +167,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             else:
                 from attncheck._export import export
 
-                n = export(chosen, values.export, backend_for(values.kind))
+                backend = backend_for(values.kind)
+                n = export(chosen, values.export, backend)
                 print(f"{n} cases are in {values.export}")
+                if backend.missing and len(backend.dtypes()) < len(FLOATING):
+                    print(f"cases of bfloat16 are left out: {backend.missing}")
             return 0
         if kernel is None:
             raise ValueError(f"{EXPECTED}; got nothing")

@@ -80,6 +80,18 @@ def test_what_comes_out_is_right_within_the_bound(tmp_path: Path) -> None:
     assert any("strides" in own for own in about.values())
 
 
+def test_what_cannot_be_measured_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    file = tmp_path / "cases.safetensors"
+    assert main(["--export", str(file), "--kind", "numpy", "--only", "dtypes"]) == 0
+    last = "cases of bfloat16 are left out: ml_dtypes is not installed"
+    assert capsys.readouterr().out.splitlines()[-1] == last
+    assert {own["dtype"] for own in said(file).values()} == {"float16", "float32", "float64"}
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_reader_in_c_finds_a_planted_fault(tmp_path: Path) -> None:
     file, reader = tmp_path / "cases.safetensors", tmp_path / "reader"
