@@ -101,5 +101,5 @@ int main(int count, char **words) {
         if (right == 0) printf("%.*s\n", (int)(at - id), id);
     }
     printf("%d asked, %d failed\n", asked, failed);
-    return failed > 0;
+    return failed > 0 || !asked;
 }
