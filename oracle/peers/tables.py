@@ -17,7 +17,7 @@ from typing import Any
 from attncheck import CLAIMED, TOPICS
 from benchmarks.tables import table, written
 from peers.asking import HOUSE
-from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY, questions
+from peers.verdict import FAILED, NOT_CLAIMED, PASSED, POLICY
 
 PAGE = HOUSE.parent / "reference" / "peers.md"
 RESULTS = HOUSE / "peers" / "results"
@@ -140,7 +140,9 @@ def stored(family: str) -> dict[str, Any]:
 def sections() -> dict[str, str]:
     """Return what stands on the page, by the names of its sections."""
     results = {family: stored(family) for families in SECTIONS.values() for family in families}
-    topics = table(["topic", "what is asked"], TOPICS.items())
+    asked = stored("pytorch")["libraries"][0]["topics"]
+    rows = [(topic, words) for topic, words in TOPICS.items() if topic in asked]
+    topics = table(["topic", "what is asked"], rows)
     found = {"topics": topics, "versions": versions(list(results.values()))}
     found["edges"] = edges(PAGE.read_text("utf-8"))
     for name, families in SECTIONS.items():
@@ -150,14 +152,12 @@ def sections() -> dict[str, str]:
 
 
 def counted(page: str) -> str:
-    """Return the page with the numbers of cases in its sentences."""
-    every = questions()
-    more = sum(case.topic in CLAIMED for case in every)
-    windows = sum("windows" in (case.topic, *case.needs) for case in every)
+    """Return the page with the numbers of cases, as they were asked, in its sentences."""
+    topics = stored("pytorch")["libraries"][0]["topics"]
+    asked = {topic: sum(verdicts.values()) for topic, verdicts in topics.items()}
+    more = sum(n for topic, n in asked.items() if topic in CLAIMED)
     for number, words in (
-        (len(every), "(questions about|cases of)"),
-        (more, "of them are about"),
-        (windows, "of the cases ask"),
+        (sum(asked.values()), "(questions about|cases of)"), (more, "of them are about"),
     ):
         page = re.sub(rf"\b\d+ (?={words})", f"{number} ", page)
     return page

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-from faulty_kernels import WithGradient
+from faulty_kernels import with_gradient
 from torch import Tensor
 
 from attncheck import Also, Kernel
@@ -47,7 +47,7 @@ def repeated(x: Tensor, group: int, fault: str = "") -> Tensor:
     if fault != UNSUMMED or group == 1:
         return heads
     first = (torch.arange(heads.shape[-3]) % group == 0)[:, None, None]
-    return WithGradient.apply(heads, lambda gradient: gradient * first)
+    return with_gradient(heads, lambda gradient: gradient * first)
 
 
 def with_sinks(fault: str = "") -> Kernel:
@@ -58,7 +58,7 @@ def with_sinks(fault: str = "") -> Kernel:
 
     def attention(q: Tensor, k: Tensor, v: Tensor, s_aux: Tensor | None = None) -> Tensor:
         if s_aux is not None and fault in changes:
-            s_aux = WithGradient.apply(s_aux, changes[fault])
+            s_aux = with_gradient(s_aux, changes[fault])
         return plain(q, k, v, sinks=s_aux)[0]
 
     return Kernel(attention, sinks="s_aux")

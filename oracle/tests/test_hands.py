@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from faulty_kernels import at_one
-from test_adapters import flash_attn
+from faulty_kernels import at_one, flash_functions
 
 from attncheck import cases, check
 from attncheck.__main__ import found, main
@@ -421,14 +420,15 @@ class Hub:
 def test_a_kernel_of_the_hub_is_flash_attn_by_its_functions(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = flash_attn()["flash_attn"]
+    own = flash_functions()["flash_attn"]
     hub = Hub(**own)
     monkeypatch.setitem(sys.modules, "kernels", hub)
     kernel: Any = found("hub:kernels-community/flash-attn2@2")
     assert hub.asked == {"name": "kernels-community/flash-attn2", "version": 2}
     assert kernel.pages.table == "block_table"
     assert check(at_one(kernel), only=["bottom-right", "lse"]).passed
-    hub.module = SimpleNamespace(**flash_attn("top-left")["flash_attn"])
+    fault = "is_causal stands at the other corner"
+    hub.module = SimpleNamespace(**flash_functions(fault)["flash_attn"])
     report = check(at_one(found("hub:kernels-community/flash-attn2@main")), only=["bottom-right"])
     assert hub.asked["revision"] == "main"
     assert len(report.failed) > 5 and "bottom-right: other numbers" in str(report)

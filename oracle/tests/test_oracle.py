@@ -224,8 +224,8 @@ def test_a_report_says_how_many_groups_it_leaves_out() -> None:
     report = told_of(cases("numpy", only=["causal"])[:14], dict(enumerate("abcdefghijkl")))
     lines = str(report).splitlines()
     assert len(lines) <= 40
-    assert lines[-1] == "and 3 cases more, in 3 groups: --all"
-    assert "kind l" not in str(report) and len(report.told(None).splitlines()) == 3 + 4 * 12
+    assert lines[-1] == "and 4 cases more, in 4 groups: --all"
+    assert "kind l" not in str(report) and len(report.told(None).splitlines()) == 4 + 4 * 12
 
 
 def test_one_case_that_little_sets_apart_is_named() -> None:
