@@ -79,6 +79,7 @@ def by_topic(libraries: list[Library]) -> str:
     rows = [
         [topic, *(cell(Counter(library["topics"].get(topic, {}))) for library in libraries)]
         for topic in TOPICS
+        if any(topic in library["topics"] for library in libraries)
     ]
     sums = [added(library["topics"]) for library in libraries]
     rows.append(["not claimed", *(str(total[NOT_CLAIMED]) for total in sums)])
