@@ -26,6 +26,7 @@ from attnlib import (
     numpy_dense,
     positions,
     torch_blockwise,
+    torch_decoding,
     torch_dense,
 )
 from attnlib._checks import checked_count
@@ -264,6 +265,7 @@ WRONG_VALUES: Refused = [
     (numpy_blockwise.scaled_dot_product_attention, ALIKE, {"block_size": [0]}),
     (torch_blockwise.scaled_dot_product_attention, ALIKE_TENSORS,
      {"block_size_q": [0], "block_size_k": [0]}),
+    (torch_decoding.scaled_dot_product_attention, ALIKE_TENSORS, {"block_size_k": [0]}),
     (split_heads, {"x": TENSOR, "n_heads": 2}, {"x": [torch.ones(4)], "n_heads": [3, 0, -2]}),
     (merge_heads, {}, {"x": [TENSOR]}),
     (SelfAttention, {"d_model": 4}, TOO_SMALL | {"d_k": [0], "d_v": [-1]}),

@@ -64,7 +64,7 @@ class Implementation:
 
     name: str
     device: str = "cpu"
-    blocks: tuple[tuple[str, int], ...] = ()  # keywords that set the sizes of its blocks
+    blocks: tuple[tuple[str, Any], ...] = ()  # keywords that set the sizes of its blocks
 
     def __str__(self) -> str:
         device = [] if self.device == "cpu" else [self.device]
