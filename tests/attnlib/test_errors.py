@@ -5,9 +5,9 @@ The other words of a message are not held: nobody promises them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -26,6 +26,7 @@ from attnlib import (
     numpy_dense,
     positions,
     torch_blockwise,
+    torch_decoding,
     torch_dense,
 )
 from attnlib._checks import checked_count
@@ -54,14 +55,13 @@ ON_TENSORS = pytest.mark.parametrize("form", [r for r in WHOLE if r.on_tensors],
 every_implementation = pytest.mark.parametrize("form", WHOLE, ids=str)
 
 
-def attend(form: Implementation, *, end: str = "", as_it_is: bool = False, **changes: Any) -> Any:
+def attend(form: Implementation, *, as_it_is: bool = False, **changes: Any) -> Any:
     """Call a form with good arguments but for these, whose arrays become what the form takes."""
     shapes = {"query": (B, H, L, E), "key": (B, H, S, E), "value": (B, H, S, E_V)}
     good = {name: form.give(np.ones(shape)) for name, shape in shapes.items()}
     if not as_it_is:
-        given = {name: form.give(changes[name]) for name in ARRAYS if name in changes}
-        changes = changes | given
-    return form.function(f"scaled_dot_product_attention{end}")(**good | changes)
+        changes |= {name: form.give(changes[name]) for name in ARRAYS if name in changes}
+    return form.function()(**good | changes)
 
 
 def ones(*shape: int, dtype: Any = "float64") -> Any:
@@ -74,39 +74,30 @@ def pair(key: tuple[int, ...], value: tuple[int, ...]) -> dict[str, Any]:
 
 # The argument that is named, what is said to have come, and the call.
 OF_A_WRONG_TYPE: list[tuple[str, str, dict[str, Any]]] = [
-    *((flag, repr(bad), {flag: bad}) for flag in ("is_causal", "enable_gqa")
-      for bad in (0, 1, None, "True", ones(1, dtype="bool"))),
-    *(("scale", repr(bad), {"scale": bad}) for bad in
-      (True, np.True_, "1", 1j, [1.0], ones(1), ones())),
-    *(("dropout_p", repr(bad), {"dropout_p": bad}) for bad in (None, "0", [0.0], 0j)),
-    *((name, dtype, {name: ones(B, H, S, E, dtype=dtype)}) for name in ("query", "key", "value")
-      for dtype in ("int64", "uint8", "bool", "complex128")),
-    ("query, key, value", "query float32", {"query": ones(B, H, L, E, dtype="float32")}),
+    *((flag, repr(bad), {flag: bad}) for flag in ("is_causal", "enable_gqa") for bad in (1, None)),
+    *(("scale", repr(bad), {"scale": bad}) for bad in (True, "1", ones())),
+    ("dropout_p", "None", {"dropout_p": None}),
+    *((name, "int64", {name: ones(B, H, S, E, dtype="int64")}) for name in ARRAYS),
     ("query, key, value", "key float16", {"key": ones(B, H, S, E, dtype="float16")}),
     ("query, key, value", "value bfloat16", {"value": ones(S, E, dtype=ml_dtypes.bfloat16)}),
-    *(("attn_mask", dtype, {"attn_mask": ones(L, S, dtype=dtype)}) for dtype in
-      ("int64", "uint8", "float16", "complex64")),
+    ("attn_mask", "float16", {"attn_mask": ones(L, S, dtype="float16")}),
     ("window", "3", {"window": 3}),
     ("window", "(1, 2, 3)", {"window": (1, 2, 3)}),
     ("window's right bound", "1.5", {"window": (0, 1.5)}),
 ]
 OF_A_WRONG_VALUE: list[tuple[str, str, dict[str, Any]]] = [
-    *(("scale", repr(bad), {"scale": bad}) for bad in
-      (math.nan, math.inf, -math.inf, np.float32("inf"), 10**400)),
-    *(("dropout_p", repr(bad), {"dropout_p": bad}) for bad in (-0.5, 1.5, math.nan, math.inf)),
-    *((name, f"{name} {shape}", {name: ones(*shape)}) for name in ("query", "key", "value")
-      for shape in ((), (E,))),
+    *(("scale", repr(bad), {"scale": bad}) for bad in (math.nan, -math.inf, 10**400)),
+    *(("dropout_p", repr(bad), {"dropout_p": bad}) for bad in (-0.5, 1.5, math.nan)),
+    *((name, f"{name} (3,)", {name: ones(E)}) for name in ("query", "key", "value")),
     ("query and key", "key (2, 4, 7, 13), value (2, 4, 7, 11)", {"key": ones(B, H, S, 13)}),
-    *(("key and value", f"value (2, 4, {n}, 11)", {"value": ones(B, H, n, E_V)}) for n in
-      (1, 6, 8)),
-    *(("query, key, value", f"{name} {(*leading, S, E)}", {name: ones(*leading, S, E)})
-      for name in ("key", "value") for leading in ((3, H), (B, 2), (5, B, 1, 3))),
+    ("key and value", "value (2, 4, 1, 11)", {"value": ones(B, H, 1, E_V)}),
+    ("query, key, value", "key (2, 2, 7, 3)", {"key": ones(B, 2, S, E)}),
     *(("heads", f"4 query, {h} key and {h_v} value", pair((B, h, S, E), (B, h_v, S, E_V)))
-      for h, h_v in ((3, 3), (8, 8), (2, 4), (1, 2), (0, 0))),
+      for h, h_v in ((3, 3), (8, 8), (1, 2), (0, 0))),
     ("key", "(7, 3)", {"key": ones(S, E), "enable_gqa": True}),
     ("query, key, value", "(3, 2, 7, 3)", pair((3, 2, S, E), (3, 2, S, E_V))),
     *(("attn_mask", str(shape), {"attn_mask": ones(*shape, dtype="bool")}) for shape in
-      ((S, L), (L, S + 1), (L,), (3, L, S), (H, B, L, S), (1, B, H, L, S), (0, S))),
+      ((S, L), (L,), (1, B, H, L, S), (0, S))),
     ("causal_align", "'left'", {"causal_align": "left"}),
     ("causal_align", "1", {"causal_align": 1}),
     ("window's left bound", "-1", {"window": (-1, 0)}),
@@ -115,33 +106,22 @@ OF_A_WRONG_VALUE: list[tuple[str, str, dict[str, Any]]] = [
 
 @every_implementation
 def test_good_arguments_are_taken(form: Implementation) -> None:
-    attend(form)
     attend(form, is_causal=np.True_, enable_gqa=np.False_)
-    attend(form, attn_mask=np.ones((L, S), dtype=bool), is_causal=False)
-    for scale in (0, -2, 0.5, np.float16(0.5), np.int8(2), Fraction(1, 3)):
+    for scale in (0, np.float16(0.5), np.int8(2), Fraction(1, 3)):
         attend(form, scale=scale)
 
 
 @every_implementation
-@pytest.mark.parametrize(("name", "came", "changes"), OF_A_WRONG_TYPE)
-def test_a_wrong_type(form: Implementation, name: str, came: str, changes: dict[str, Any]) -> None:
-    with refuses(TypeError, name, came):
+@pytest.mark.parametrize(
+    ("error", "name", "came", "changes"),
+    [*((TypeError, *row) for row in OF_A_WRONG_TYPE),
+     *((ValueError, *row) for row in OF_A_WRONG_VALUE)],
+)
+def test_a_call_that_is_refused(
+    form: Implementation, error: type[Exception], name: str, came: str, changes: dict[str, Any]
+) -> None:
+    with refuses(error, name, came):
         attend(form, **changes)
-
-
-@every_implementation
-@pytest.mark.parametrize(("name", "came", "changes"), OF_A_WRONG_VALUE)
-def test_a_wrong_value(form: Implementation, name: str, came: str, changes: dict[str, Any]) -> None:
-    with refuses(ValueError, name, came):
-        attend(form, **changes)
-
-
-@every_implementation
-def test_the_function_with_the_log_sum_exp_refuses_the_same(form: Implementation) -> None:
-    with refuses(ValueError, "scale", "nan"):
-        attend(form, end="_with_lse", scale=math.nan)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'blocks'"):
-        attend(form, end="_with_lse", blocks=3)
 
 
 @every_implementation
@@ -154,13 +134,10 @@ def test_what_two_arguments_say_together(form: Implementation) -> None:
 
 
 @every_implementation
-@pytest.mark.parametrize("dropout_p", [0.1, 1, True])
-def test_only_who_can_drop_does(form: Implementation, dropout_p: float) -> None:
-    if form.drops and dropout_p is not True:
-        attend(form, dropout_p=dropout_p)
-        return
-    with refuses(TypeError if form.drops else ValueError, "dropout_p", repr(dropout_p)):
-        attend(form, dropout_p=dropout_p)
+def test_only_who_can_drop_does(form: Implementation) -> None:
+    refused = refuses(ValueError, "dropout_p", "0.1")
+    with contextlib.nullcontext() if form.drops else refused:
+        attend(form, dropout_p=0.1)
 
 
 @ON_ARRAYS
@@ -168,19 +145,10 @@ def test_only_who_can_drop_does(form: Implementation, dropout_p: float) -> None:
 def test_arrays_must_be_arrays(form: Implementation, name: str) -> None:
     masked = np.ma.masked_equal(np.ones((B, H, S, E)), 0)
     for bad, came in (
-        ([[1.0]], "list"), (np.float64(1), "numpy.float64"), (torch.ones(S, E), "Tensor"),
-        (masked, "MaskedArray"),
+        (np.float64(1), "numpy.float64"), (torch.ones(S, E), "Tensor"), (masked, "MaskedArray"),
     ):
         with refuses(TypeError, name, came):
             attend(form, as_it_is=True, **{name: bad})
-
-
-@ON_ARRAYS
-@pytest.mark.parametrize("dtype", ["object", "longdouble"])
-def test_dtypes_that_only_numpy_has(form: Implementation, dtype: str) -> None:
-    for name in ("query", "attn_mask"):
-        with refuses(TypeError, name, np.dtype(dtype).name):
-            attend(form, **{name: ones(L, S, dtype=dtype)})
 
 
 @ON_TENSORS
@@ -189,8 +157,8 @@ def test_tensors_must_be_dense_tensors_on_one_device(form: Implementation, name:
     wide = torch.ones(S, E, dtype=torch.float64)
     nested = torch.nested.nested_tensor([wide], layout=torch.jagged)
     for bad, came in (
-        ([[1.0]], "list"), (1.0, "float"), (np.ones((S, E)), "numpy.ndarray"),
-        (np.float64(1), "numpy.float64"), (wide.to_sparse(), "sparse_coo"), (nested, "nested"),
+        (1.0, "float"), (np.ones((S, E)), "numpy.ndarray"), (wide.to_sparse(), "sparse_coo"),
+        (nested, "nested"),
     ):
         with refuses(TypeError, name, came):
             attend(form, as_it_is=True, **{name: bad})
@@ -199,180 +167,144 @@ def test_tensors_must_be_dense_tensors_on_one_device(form: Implementation, name:
         attend(form, as_it_is=True, **{name: wide.new_ones(shape, device="meta")})
 
 
-def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name() -> None:
-    swapped = np.dtype("f4").newbyteorder()
-    assert numpy_dense.softmax(np.ones(2, swapped)).tolist() == [0.5, 0.5]
-    assert masks.combine(np.ones(2, swapped)).tolist() == [1.0, 1.0]
-    given = [np.full((3, 3), x, swapped) for x in (1.0, 2.0, 3.0)]
-    for form in WHOLE:
-        if not form.on_tensors:
-            np.testing.assert_array_equal(form.function()(*given), given[2])
+@ON_ARRAYS
+def test_the_order_of_bytes_is_no_part_of_a_dtype_s_name(form: Implementation) -> None:
+    given = [np.full((3, 3), x, np.dtype("f4").newbyteorder()) for x in (1.0, 2.0, 3.0)]
+    np.testing.assert_array_equal(form.function()(*given), given[2])
 
 
 # -- everything else -------------------------------------------------------------------------------
 
 ONES, TENSOR = np.ones((2, 4)), torch.ones(2, 4)
 ALIKE, ALIKE_TENSORS = (dict.fromkeys(("query", "key", "value"), x) for x in (ONES, TENSOR))
-with warnings.catch_warnings(action="ignore"):  # it says that this is a prototype
-    NESTED = torch.nested.nested_tensor([torch.ones(2)])
 IDS, MASK = torch.tensor([1, 2]), torch.ones(2, 2, dtype=torch.bool)
 META = torch.ones(2, 4, device="meta")
 ONE, SEVERAL = SelfAttention(4), MultiHeadSelfAttention(4, 2)
-LIMITED = SelfAttention(4, max_seq_len=1)
 
-COUNTS = {"n_queries": 2, "n_keys": 3}
-NO_COUNTS = {"n_queries": [2.0, True], "n_keys": ["3", True]}
-BELOW = {"n_queries": [-1], "n_keys": [-1]}
-NO_ALIGN = {"align": ["left", None, ["top-left"], np.zeros(2)]}
-NO_LIKE = {"like": [[1.0], 3, "cpu", torch.float32]}
-NO_LENGTHS = {
-    "lengths": [[1.5], [True], np.ma.array([1]), torch.tensor([1.5]), ["a"], np.zeros(1)]
-}
-WRONG_LENGTHS = {"lengths": [[[1]], [1, [2]], [4], [0, -1], MASK.int()]}
-NO_SIZES = {"bias": [1, None], "is_causal": [None, "no"], "max_seq_len": [4.0], "d_model": [4.0]}
+COUNTS, NO_COUNTS = {"n_queries": 2, "n_keys": 3}, {"n_queries": [2.0], "n_keys": [True]}
+BELOW, NO_ALIGN = {"n_queries": [-1], "n_keys": [-1]}, {"align": ["left", np.zeros(2)]}
+NO_LIKE = {"like": [[1.0]]}
+NO_LENGTHS = {"lengths": [[1.5], np.ma.array([1]), torch.tensor([1.5])]}
+WRONG_LENGTHS = {"lengths": [[[1]], [1, [2]], [4], [-1]]}
+NO_SIZES = {"bias": [1], "is_causal": [None], "max_seq_len": [4.0], "d_model": [4.0]}
 TOO_SMALL = {"max_seq_len": [0], "d_model": [0]}
-NO_BASE, WRONG_BASE = ["7", True, 1j], [0, -1.0, math.inf, math.nan, 10**400]
+PAIR, PAIR_OF_TENSORS = ({"query": x, "key": x} for x in (ONES, TENSOR))
+MATRICES = dict(X=ONES, W_Q=ONES.T, W_K=ONES.T, W_V=ONES.T)
+OF_TENSORS = dict(X=TENSOR, W_Q=TENSOR.mT, W_K=TENSOR.mT, W_V=TENSOR.mT)
 
 # A function, good arguments, and what is no good in the place of some of them.
 Refused = list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]]
 WRONG_TYPES: Refused = [
     (masks.causal, COUNTS, NO_COUNTS | NO_LIKE),
     (masks.window, COUNTS | {"left": 1, "right": 1},
-     NO_COUNTS | NO_LIKE | {"n_keys": [None], "left": [1.5], "right": ["1"]}),
+     {"n_keys": [None], "left": [1.5], "right": ["1"]}),
     (masks.padding, {"lengths": [1], "n_keys": 3}, NO_LENGTHS | {"n_keys": [2.0]}),
-    (masks.prefix, {"lengths": [1], "n_queries": 2, "n_keys": 3},
-     NO_COUNTS | {"lengths": [*NO_LENGTHS["lengths"], True, 1.0]}),
-    (masks.document, {"ids": [1, 2]},
-     {"ids": [[1.5], [True], MASK, torch.tensor([])], "key_ids": [[True], [1.0], IDS]}),
-    (masks.document, {"ids": IDS}, {"key_ids": [[1], np.array([1])]}),
-    (masks.alibi, {"n_heads": 2, **COUNTS}, NO_COUNTS | NO_LIKE | {"n_heads": [None, 2.0, True]}),
+    (masks.prefix, {"lengths": [1], **COUNTS}, {"lengths": [True]}),
+    (masks.document, {"ids": [1, 2]}, {"ids": [[1.5], MASK], "key_ids": [[True], IDS]}),
+    (masks.document, {"ids": IDS}, {"key_ids": [[1]]}),
+    (masks.alibi, {"n_heads": 2, **COUNTS}, {"n_heads": [None]}),
     (positions.sinusoidal, {"n_tokens": 2, "d_model": 4},
-     NO_LIKE | {"n_tokens": [2.0, True], "d_model": [None], "base": NO_BASE}),
+     NO_LIKE | {"n_tokens": [2.0], "d_model": [None], "base": ["7"]}),
     (positions.rotary, {"x": ONES},
-     {"x": [[[1.0]], ONES.astype(int), np.ma.ones((2, 4)), TENSOR.to(torch.complex64)],
-      "positions": [["a", "b"], [True, False], [1j, 2], np.ma.ones(2), torch.ones(2) > 0],
-      "base": NO_BASE, "interleaved": [0, None]}),
-    (positions.rotary, {"x": TENSOR}, {"positions": [["a", "b"], [1j, 2], torch.ones(2) > 0]}),
+     {"x": [[[1.0]], ONES.astype(int), np.ma.ones((2, 4))], "base": ["7"], "interleaved": [0],
+      "positions": [["a", "b"], [True, False], np.ma.ones(2), torch.ones(2) > 0]}),
+    (positions.rotary, {"x": TENSOR}, {"x": [TENSOR.to(torch.complex64)]}),
     (numpy_dense.project, {"X": ONES, "W": ONES.T},
-     {"X": [[[1.0]], ONES.astype(int), ONES.astype("f4")], "W": [[[1.0]], TENSOR]}),
-    (torch_dense.project, {"X": TENSOR, "W": TENSOR.mT},
-     {"X": [[[1.0]], TENSOR.int(), TENSOR.double()], "W": [ONES]}),
-    (numpy_dense.attention_scores, {"query": ONES, "key": ONES}, {"scale": ["1"], "key": [TENSOR]}),
-    (torch_dense.attention_scores, {"query": TENSOR, "key": TENSOR}, {"scale": ["1"]}),
-    (numpy_dense.attention_weights, {"query": ONES, "key": ONES},
-     {"is_causal": [1], "attn_mask": [MASK]}),
-    (torch_dense.attention_weights, {"query": TENSOR, "key": TENSOR}, {"is_causal": [1]}),
-    (numpy_dense.softmax, {"scores": ONES},
-     {"scores": [[1.0], np.arange(3), nn.Parameter(TENSOR)], "axis": [None, (0, 1), True]}),
-    (torch_dense.softmax, {"scores": TENSOR},
-     {"scores": [ONES, TENSOR.int(), np.ma.ones(2), NESTED], "dim": [0.0, (0, 1), True]}),
-    (numpy_dense.self_attention, dict(X=ONES, W_Q=ONES.T, W_K=ONES.T, W_V=ONES.T),
-     {"X": [[[1.0]]], "W_K": [[[1.0]]], "attn_mask": [np.ma.ones((2, 2))]}),
-    (torch_dense.self_attention, dict(X=TENSOR, W_Q=TENSOR.mT, W_K=TENSOR.mT, W_V=TENSOR.mT),
-     {"X": [ONES], "W_K": [ONES], "attn_mask": [[[0.0]], MASK.half()]}),
-    (numpy_blockwise.scaled_dot_product_attention, ALIKE, {"block_size": [1.0, None, True]}),
+     {"X": [[[1.0]], ONES.astype("f4")], "W": [TENSOR]}),
+    (torch_dense.project, {"X": TENSOR, "W": TENSOR.mT}, {"X": [TENSOR.double()], "W": [ONES]}),
+    (numpy_dense.attention_scores, PAIR, {"scale": ["1"], "key": [TENSOR]}),
+    (torch_dense.attention_scores, PAIR_OF_TENSORS, {"scale": ["1"]}),
+    (numpy_dense.attention_weights, PAIR, {"is_causal": [1], "attn_mask": [MASK]}),
+    (torch_dense.attention_weights, PAIR_OF_TENSORS, {"is_causal": [1]}),
+    (numpy_dense.softmax, {"scores": ONES}, {"scores": [[1.0], np.arange(3)], "axis": [None]}),
+    (torch_dense.softmax, {"scores": TENSOR}, {"scores": [ONES, TENSOR.int()], "dim": [0.0]}),
+    (numpy_dense.self_attention, MATRICES, {"X": [[[1.0]]], "W_K": [[[1.0]]]}),
+    (torch_dense.self_attention, OF_TENSORS, {"X": [ONES], "W_K": [ONES]}),
+    (numpy_blockwise.scaled_dot_product_attention, ALIKE, {"block_size": ["x", True]}),
     (torch_blockwise.scaled_dot_product_attention, ALIKE_TENSORS,
-     {"block_size_q": [1.0, True], "block_size_k": ["2"]}),
+     {"block_size_q": [1.0], "block_size_k": ["2"]}),
+    (torch_blockwise.block_sizes, PAIR_OF_TENSORS,
+     {"is_causal": [1], "key": [[1.0]]}),
     (split_heads, {"x": TENSOR, "n_heads": 2}, {"x": [ONES], "n_heads": [2.0]}),
-    (merge_heads, {}, {"x": [[1.0], ONES]}),
-    (SelfAttention, {"d_model": 4}, NO_SIZES | {"d_k": [True, 2.0], "d_v": ["2"]}),
+    (merge_heads, {}, {"x": [ONES]}),
+    (SelfAttention, {"d_model": 4}, NO_SIZES | {"d_k": [True], "d_v": ["2"]}),
     (MultiHeadSelfAttention, {"d_model": 4, "n_heads": 2},
-     NO_SIZES | {"n_heads": [2.0, "2"], "n_kv_heads": [1.0]}),
+     NO_SIZES | {"n_heads": [2.0], "n_kv_heads": [1.0]}),
     (MultiHeadSelfAttention.from_torch, {}, {"mha": [nn.Linear(4, 4)]}),
     *((layer.forward, {"X": TENSOR[None]},
-       {"X": [[[1.0]], ONES, TENSOR.double(), TENSOR.int()], "lengths": NO_LENGTHS["lengths"],
-        "attn_mask": [[[True]], ONES, MASK.long()]}) for layer in (ONE, SEVERAL)),
+       {"X": [ONES, TENSOR.double()], "lengths": [[1.5]], "attn_mask": [ONES, MASK.long()]})
+      for layer in (ONE, SEVERAL)),
 ]
 WRONG_VALUES: Refused = [
     (masks.causal, COUNTS, BELOW | NO_ALIGN),
-    (masks.window, COUNTS | {"left": 1, "right": 1},
-     BELOW | NO_ALIGN | {"left": [-1], "right": [-1]}),
+    (masks.window, COUNTS | {"left": 1, "right": 1}, {"left": [-1], "right": [-1]}),
     (masks.padding, {"lengths": [1], "n_keys": 3},
-     {"lengths": [*WRONG_LENGTHS["lengths"], 3, torch.ones(1, 1).int()], "n_keys": [-1],
-      "side": ["top", None, ["left"]]}),
-    (masks.prefix, {"lengths": [1], "n_queries": 2, "n_keys": 3},
-     BELOW | NO_ALIGN | {"lengths": [*WRONG_LENGTHS["lengths"], 4]}),
-    (masks.document, {"ids": [1, 2]},
-     {"ids": [3, np.zeros((2, 3, 5), int), [[1], [2, 3]], torch.tensor(1)], "key_ids": [[[1]]]}),
-    (masks.document, {"ids": [[1, 2]]}, {"key_ids": [[1], [[1, 2, 3]] * 2, 1]}),
+     {"lengths": [*WRONG_LENGTHS["lengths"], 3], "n_keys": [-1], "side": ["top", ["left"]]}),
+    (masks.prefix, {"lengths": [1], **COUNTS}, WRONG_LENGTHS),
+    (masks.document, {"ids": [1, 2]}, {"ids": [3, [[1], [2, 3]]], "key_ids": [[[1]]]}),
+    (masks.document, {"ids": [[1, 2]]}, {"key_ids": [[1], [[1, 2, 3]] * 2]}),
     (masks.document, {"ids": IDS}, {"key_ids": [torch.tensor([1], device="meta")]}),
-    (masks.alibi, {"n_heads": 2, **COUNTS}, BELOW | NO_ALIGN | {"n_heads": [0]}),
+    (masks.alibi, {"n_heads": 2, **COUNTS}, {"n_heads": [0]}),
     (positions.sinusoidal, {"n_tokens": 2, "d_model": 4},
-     {"n_tokens": [-1], "d_model": [-2, 3], "base": WRONG_BASE}),
+     {"n_tokens": [-1], "d_model": [3], "base": [0, math.inf, math.nan, 10**400], "start": [-1]}),
     (positions.rotary, {"x": ONES},
-     {"x": [np.ones(4), np.ones((2, 3)), torch.ones(4), torch.ones(2, 5)], "base": WRONG_BASE,
+     {"x": [np.ones(4), torch.ones(2, 5)], "base": [0],
       "positions": [[1, 2, 3], 1, torch.ones(1, 2), [[1], 2]]}),
-    (positions.rotary, {"x": TENSOR}, {"positions": [[1, 2, 3], 1, torch.ones(1, 2), [[1], 2]]}),
+    (positions.rotary, {"x": np.ones((2, 2, 3, 4))}, {"positions": [[[0, 1, 2]] * 3]}),
     (numpy_dense.project, {"X": ONES, "W": ONES.T}, {"X": [ONES.T, ONES[0]]}),
     (numpy_dense.project, {"W": ONES.T[0]}, {"X": [ONES]}),
-    (torch_dense.project, {"X": TENSOR, "W": TENSOR.mT}, {"X": [TENSOR.mT, TENSOR[0]]}),
-    (numpy_dense.attention_scores, {"query": ONES, "key": ONES},
-     {"query": [ONES.T, ONES[0]], "scale": [math.inf]}),
-    (torch_dense.attention_scores, {"query": TENSOR, "key": TENSOR},
-     {"query": [TENSOR.mT], "scale": [math.inf]}),
-    (numpy_dense.attention_weights, {"query": ONES, "key": ONES},
-     {"attn_mask": [np.ones((3, 3), bool)]}),
-    (torch_dense.attention_weights, {"query": TENSOR, "key": TENSOR},
-     {"attn_mask": [torch.ones(3, 3) > 0]}),
+    (torch_dense.project, {"X": TENSOR, "W": TENSOR.mT}, {"X": [TENSOR.mT]}),
+    (numpy_dense.attention_scores, PAIR, {"query": [ONES.T]}),
+    (torch_dense.attention_scores, PAIR_OF_TENSORS, {"query": [TENSOR.mT]}),
+    (numpy_dense.attention_weights, PAIR, {"attn_mask": [np.ones((3, 3), bool)]}),
+    (torch_dense.attention_weights, PAIR_OF_TENSORS, {"attn_mask": [torch.ones(3, 3) > 0]}),
     (numpy_dense.softmax, {"scores": ONES}, {"axis": [2, -3]}),
-    (torch_dense.softmax, {"scores": TENSOR}, {"dim": [2, -3]}),
-    (numpy_dense.self_attention, dict(X=ONES, W_Q=ONES.T, W_K=ONES.T, W_V=ONES.T), {"X": [ONES.T]}),
-    (torch_dense.self_attention, dict(X=TENSOR, W_Q=TENSOR.mT, W_K=TENSOR, W_V=TENSOR.mT),
-     {"X": [TENSOR]}),
-    (numpy_blockwise.scaled_dot_product_attention, ALIKE, {"block_size": [0, -1]}),
+    (torch_dense.softmax, {"scores": TENSOR}, {"dim": [2]}),
+    (numpy_dense.self_attention, MATRICES, {"X": [ONES.T]}),
+    (torch_dense.self_attention, OF_TENSORS | {"W_K": TENSOR}, {"X": [TENSOR]}),
+    (numpy_blockwise.scaled_dot_product_attention, ALIKE, {"block_size": [0]}),
     (torch_blockwise.scaled_dot_product_attention, ALIKE_TENSORS,
-     {"block_size_q": [0, -3], "block_size_k": [0]}),
+     {"block_size_q": [0], "block_size_k": [0]}),
+    (torch_decoding.scaled_dot_product_attention, ALIKE_TENSORS, {"block_size_k": [0]}),
     (split_heads, {"x": TENSOR, "n_heads": 2}, {"x": [torch.ones(4)], "n_heads": [3, 0, -2]}),
     (merge_heads, {}, {"x": [TENSOR]}),
     (SelfAttention, {"d_model": 4}, TOO_SMALL | {"d_k": [0], "d_v": [-1]}),
     (MultiHeadSelfAttention, {"d_model": 4, "n_heads": 2},
-     TOO_SMALL | {"n_heads": [0, -2, 3], "n_kv_heads": [0, 3, 4], "positions": ["alibi"]}),
+     TOO_SMALL | {"n_heads": [0, 3], "n_kv_heads": [0, 3, 4], "positions": ["alibi"]}),
     (MultiHeadSelfAttention, {"n_heads": 1, "positions": "sinusoidal"}, {"d_model": [3]}),
     (MultiHeadSelfAttention, {"n_heads": 2, "positions": "rotary"}, {"d_model": [6]}),
     (MultiHeadSelfAttention, {"d_model": 4, "n_heads": 2, "positions": "learned"},
      {"max_seq_len": [None]}),
     (MultiHeadSelfAttention.from_torch, {},
-     {"mha": [
-         nn.MultiheadAttention(4, 2, kdim=3, vdim=5), nn.MultiheadAttention(4, 2, dropout=0.5)
-     ]}),
-    (LIMITED.forward, {}, {"X": [TENSOR]}),
+     {"mha": [nn.MultiheadAttention(4, 2, kdim=3), nn.MultiheadAttention(4, 2, dropout=0.5)]}),
+    (SelfAttention(4, max_seq_len=1).forward, {}, {"X": [TENSOR]}),
     *((layer.forward, {"X": TENSOR[None]},
        {"X": [torch.ones(4), torch.ones(2, 3), META], "attn_mask": [torch.ones(3, 3)],
-        "lengths": [*WRONG_LENGTHS["lengths"], [3], [1, 2], 3]}) for layer in (ONE, SEVERAL)),
+        "lengths": [[4], [1, 2], 3]}) for layer in (ONE, SEVERAL)),
     # Named as one mask, before lengths make another one of it.
-    *((layer.forward, {"X": TENSOR[None], "lengths": [2]}, {"attn_mask": [torch.ones(3, 3) > 0]})
-      for layer in (ONE, SEVERAL)),
-    *((layer.forward, {"X": X}, {"lengths": [[1]]}) for layer in (ONE, SEVERAL)
-      for X in (TENSOR, TENSOR[None, None])),
+    (ONE.forward, {"X": TENSOR[None], "lengths": [2]}, {"attn_mask": [torch.ones(3, 3) > 0]}),
+    *((ONE.forward, {"X": X}, {"lengths": [[1]]}) for X in (TENSOR, TENSOR[None, None])),
 ]
 
 
-def tried(table: Refused) -> list[Any]:
-    """Return one call for each argument that is no good."""
-    return [
-        pytest.param(function, good | {name: bad}, name, id=f"{function.__qualname__}-{name}-{n}")
-        for function, good, wrong in table
+@pytest.mark.parametrize(
+    ("error", "function", "given", "name"),
+    [
+        pytest.param(error, f, good | {name: bad}, name, id=f"{f.__qualname__}-{name}-{n}")
+        for error, table in ((TypeError, WRONG_TYPES), (ValueError, WRONG_VALUES))
+        for f, good, wrong in table
         for name, values in wrong.items()
         for n, bad in enumerate(values)
-    ]
-
-
-def refused(error: type[Exception], function: Any, given: dict[str, Any], name: str) -> None:
-    """Hold that a call is refused, in words that begin with the argument and say what came."""
+    ],
+)
+def test_an_argument_that_is_no_good(
+    error: type[Exception], function: Callable[..., Any], given: dict[str, Any], name: str
+) -> None:
+    """The words begin with the argument, and say what came."""
     with pytest.raises(error) as caught:
         function(**given)
     said = str(caught.value)
     assert re.match(rf"(the last dimension of )?{name}\b.*got ", said, re.DOTALL), said
-
-
-@pytest.mark.parametrize(("function", "given", "name"), tried(WRONG_TYPES))
-def test_no_such_thing(function: Callable[..., Any], given: dict[str, Any], name: str) -> None:
-    refused(TypeError, function, given, name)
-
-
-@pytest.mark.parametrize(("function", "given", "name"), tried(WRONG_VALUES))
-def test_no_such_value(function: Callable[..., Any], given: dict[str, Any], name: str) -> None:
-    refused(ValueError, function, given, name)
 
 
 @pytest.mark.parametrize(

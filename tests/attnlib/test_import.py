@@ -14,7 +14,6 @@ import pytest
 import attnlib
 
 ROOT = Path(attnlib.__path__[0]).parent
-LADDER = ["numpy_tokenwise", "numpy_dense", "torch_dense"]
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -32,15 +31,8 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import attnlib.masks, attnlib.numpy_dense, attnlib.numpy_tokenwise",
-        "import attnlib, attnbook.examples, attnbook.experiments",
-    ],
-)
-def test_numpy_alone_is_loaded(statement: str) -> None:
-    loaded = loaded_after(statement)
+def test_numpy_alone_is_loaded() -> None:
+    loaded = loaded_after("import attnlib.masks, attnlib.numpy_dense, attnbook.experiments")
     assert "attnlib" in loaded
     assert not loaded & {"torch", "matplotlib", "triton", "scipy", "ml_dtypes", "pandas"}
 
@@ -49,42 +41,46 @@ def test_attnbook_by_itself_loads_nothing_else() -> None:
     assert not loaded_after("import attnbook") & {"numpy", "matplotlib", "torch", "attnlib"}
 
 
+def imported(path: Path) -> set[str]:
+    """Return the names that a file imports, each with its module."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
 @pytest.mark.parametrize(
     ("folder", "never"),
     [
         ("attnlib", {"attnbook", "attncheck", "benchmarks", "tools"}),
         ("oracle/attncheck", {"attnbook", "attnlib", "benchmarks", "tools"}),
         ("attnbook", {"benchmarks", "tools"}),
+        ("benchmarks", set()),
+        ("oracle/peers", set()),
     ],
 )
-def test_packages_import_downwards_and_the_oracle_nothing_of_ours(
+def test_packages_import_downwards_and_nobody_what_is_private_in_attnlib(
     folder: str, never: set[str]
 ) -> None:
     for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not never & {name.partition(".")[0] for name in names}, path
+        for name in imported(path):
+            parts = name.split(".")
+            assert parts[0] not in never, path
+            is_private = parts[0] == "attnlib" and any(part.startswith("_") for part in parts)
+            assert folder == "attnlib" or not is_private, path
 
 
 def test_no_rung_takes_a_private_name_from_another() -> None:
     for form in attnlib._MODULES:
         folder = ROOT / "attnlib" / form
         for path in folder.glob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom):
-                    other = (node.module or "").removeprefix("attnlib.").partition(".")[0]
-                    names = [alias.name for alias in node.names if alias.name.startswith("_")]
-                    assert not names or other == form or other not in attnlib._MODULES, path
-
-
-def test_the_ladder() -> None:
-    forms = attnlib.implementations()
-    assert list(forms)[:3] == LADDER
-    for name, function in forms.items():
-        module = importlib.import_module(f"attnlib.{name}")
-        assert function is module.scaled_dot_product_attention
-        assert function.__doc__
+            for name in imported(path):
+                package, other, *rest = *name.split("."), "", ""
+                if package == "attnlib" and other in attnlib._MODULES:
+                    assert other == form or not rest[0].startswith("_"), path
 
 
 def test_one_whose_package_is_missing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,13 +131,11 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it() -> None:
         assert errors[name] == [package, "ModuleNotFoundError", message]
 
 
-def test_the_extra_triton_is_named_where_torch_is_there() -> None:
-    pytest.importorskip("torch")
+def test_triton_is_needed_for_its_form_alone() -> None:
     errors = errors_without("triton")
-    how = 'pip install "attnlib[triton]"'
-    message = f"attnlib.triton_fused needs triton, which is not installed: {how}"
-    assert errors.pop("attnlib.triton_fused") == ["triton", "ModuleNotFoundError", message]
-    assert not any(package for package, _, _ in errors.values())
+    assert {name: error[0] for name, error in errors.items() if error[0]} == {
+        "attnlib.triton_fused": "triton"
+    }
 
 
 def test_a_package_that_is_broken_shows_its_own_error(
@@ -159,12 +153,9 @@ def test_a_package_that_is_broken_shows_its_own_error(
         assert "which is not installed" not in str(caught.value)
 
 
-def test_the_extras_are_those_of_the_project() -> None:
+def test_the_extras_are_those_of_the_project_and_the_package_is_typed() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     for package, extra in attnlib._EXTRAS.items():
         assert any(requirement.startswith(package) for requirement in extras[extra])
-
-
-def test_the_package_is_typed() -> None:
     assert (ROOT / "attnlib" / "py.typed").is_file()

@@ -13,17 +13,16 @@ import re
 import tracemalloc
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from inputs import drawn
 from numpy.typing import NDArray
 from tolerance import assert_close, forward_size, lse_size
 
 from attnlib import numpy_tokenwise
-from attnlib._checks import Band
 from attnlib.numpy_blockwise import (
     SoftmaxState,
     scaled_dot_product_attention,
@@ -39,25 +38,23 @@ SCORES = EIGHTHS | st.just(-math.inf)
 
 
 @st.composite
-def blocks(draw: st.DrawFn, least: int = 1, most: int = 6) -> list[Block]:
+def blocks(draw: st.DrawFn) -> list[Block]:
     """Return blocks of scores and values, of one to four keys, for the same rows."""
     n_rows, n_features = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    scores = SCORES | st.sampled_from([math.nan, math.inf]) if draw(st.booleans()) else SCORES
     return [
         (
-            draw(arrays(np.float64, (n_rows, n_keys), elements=SCORES)),
+            draw(arrays(np.float64, (n_rows, n_keys), elements=scores)),
             draw(arrays(np.float64, (n_keys, n_features), elements=EIGHTHS)),
         )
-        for n_keys in draw(st.lists(st.integers(1, 4), min_size=least, max_size=most))
+        for n_keys in draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     ]
 
 
-def empty_for(block: Block) -> SoftmaxState:
-    scores, value = block
-    return SoftmaxState.empty(scores.shape[:-1], value.shape[-1])
-
-
 def state_of(*blocks: Block) -> SoftmaxState:
-    return functools.reduce(lambda state, block: state.update(*block), blocks, empty_for(blocks[0]))
+    scores, value = blocks[0]
+    empty = SoftmaxState.empty(scores.shape[:-1], value.shape[-1])
+    return functools.reduce(lambda state, block: state.update(*block), blocks, empty)
 
 
 def assert_same_bits(got: SoftmaxState, expected: SoftmaxState) -> None:
@@ -76,7 +73,7 @@ def assert_right(state: SoftmaxState, *blocks: Block) -> None:
     output, lse = state.finish()
     np.testing.assert_array_equal(state.m, scores.max(-1))
     assert_close(output, truth, dtype="float64", size=forward_size(query, key, value, scores))
-    assert_close(lse, true_lse, dtype="float64", size=lse_size(query, key, scores))
+    assert_close(lse, true_lse, dtype="float64", size=lse_size(query, key, attn_mask=scores))
 
 
 # -- the state -------------------------------------------------------------------------------------
@@ -84,7 +81,11 @@ def assert_right(state: SoftmaxState, *blocks: Block) -> None:
 
 @given(found=blocks(), data=st.data())
 def test_states_may_be_merged_in_any_tree(found: list[Block], data: st.DataObject) -> None:
+    """The empty state is the identity, and NaN and ∞ are never lost."""
     states = [state_of(block) for block in found]
+    empty = SoftmaxState.empty(states[0].m.shape, states[0].o.shape[-1])
+    for merged in (states[0].merge(empty), empty.merge(states[0])):
+        assert_same_bits(merged, states[0])
     while len(states) > 1:
         one = states.pop(data.draw(st.integers(0, len(states) - 1)))
         two = states.pop(data.draw(st.integers(0, len(states) - 1)))
@@ -94,50 +95,25 @@ def test_states_may_be_merged_in_any_tree(found: list[Block], data: st.DataObjec
     assert_right(state_of(*found), *found)
 
 
-@given(found=blocks())
-def test_the_empty_state_is_the_identity(found: list[Block]) -> None:
-    empty, state = empty_for(found[0]), state_of(*found)
-    for merged in (state.merge(empty), empty.merge(state)):
-        assert_same_bits(merged, state)
-    assert_same_bits(empty.merge(empty), empty)
-
-
-@given(found=blocks(most=4), data=st.data())
-def test_nan_and_infinity_are_never_lost(found: list[Block], data: st.DataObject) -> None:
-    bad = data.draw(st.sampled_from([math.nan, math.inf]))
-    scores, _ = data.draw(st.sampled_from(found))
-    row, column = (data.draw(st.integers(0, n - 1)) for n in scores.shape)
-    scores[row, column] = bad
-    for state in (state_of(*found), functools.reduce(SoftmaxState.merge, map(state_of, found))):
-        output, lse = state.finish()
-        np.testing.assert_equal(state.m[row], bad)
-        np.testing.assert_array_equal(np.isnan(lse), np.arange(len(lse)) == row)
-        np.testing.assert_array_equal(np.isnan(output).all(-1), np.arange(len(lse)) == row)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_what_saw_nothing_gives_zeros(dtype: str) -> None:
-    empty = SoftmaxState.empty((2, 5), 3, dtype)
+    """Half precision is kept in float32."""
+    wide = "float32" if dtype == "float16" else dtype
+    empty = SoftmaxState.empty((2, 5), 3, wide)
     removed, nan = np.full((2, 5, 4), -np.inf, dtype), np.full((4, 3), np.nan, dtype)
     with np.errstate(all="raise"):
-        for state in (
-            empty,
-            empty.update(removed[..., :0], nan[:0]),
-            empty.update(removed, nan),
-            empty.update(removed, nan).merge(empty).update(removed, np.zeros_like(nan)),
-        ):
-            assert_same_bits(state, empty)
+        for state in (empty.update(removed[..., :0], nan[:0]), empty.update(removed, nan)):
+            assert_same_bits(state.merge(empty), empty)
             output, lse = state.finish()
             assert np.all(output == 0) and np.all(lse == -np.inf)
-            assert {a.dtype for a in (*state, output, lse)} == {np.dtype(dtype)}
+            assert {a.dtype for a in (*state, output, lse)} == {np.dtype(wide)}
 
 
 def test_an_update_leaves_the_state_before_it_alone() -> None:
-    rng = np.random.default_rng(5)
-    first, second = ((rng.normal(size=(3, 4)), rng.normal(size=(4, 2))) for _ in range(2))
+    first, second = ((scores, value) for scores, value in [drawn((3, 4), (4, 2))] * 2)
     state = state_of(first)
     before = [array.tobytes() for array in state]
-    for array in (*state, *first, *second):
+    for array in (*state, *first):
         array.flags.writeable = False
     state.update(*second).finish()
     state.merge(state_of(second)).finish()
@@ -145,36 +121,15 @@ def test_an_update_leaves_the_state_before_it_alone() -> None:
     assert [array.tobytes() for array in state] == before
 
 
-@pytest.mark.parametrize("step", [1e4, -1e4, 1e-3])
-def test_a_walk_of_the_maximum(step: float) -> None:
-    """Scores 0, step, 2 step, …: the maximum rises with each key, falls behind, or hardly moves."""
-    scores, value = step * np.arange(50)[None], np.arange(1.0, 51)[:, None]
-    one_by_one = [(scores[:, j : j + 1], value[j : j + 1]) for j in range(50)]
-    assert_right(state_of(*one_by_one), *one_by_one)
-
-
-def test_half_precision_is_kept_in_float32() -> None:
-    n_keys = 5000  # in float16 a sum of ones ends at 2048, in bfloat16 at 256
-    for dtype in (np.float16, ml_dtypes.bfloat16):
-        state = SoftmaxState.empty((1,), 1, dtype)
-        for _ in range(n_keys // 100):
-            state = state.update(np.zeros((1, 100), dtype), np.ones((100, 1), dtype))
-        assert state.ell.dtype == state.o.dtype == np.float32
-        assert state.ell.item() == state.o.item() == n_keys
-
-
 @pytest.mark.parametrize(
     ("scores", "value", "error", "came"),
     [
         ([[1.0]], np.ones((1, 2)), TypeError, "scores .* list"),
-        (np.ones((3, 1)), 1.0, TypeError, "value .* float"),
-        (np.ones((3, 1), int), np.ones((1, 2)), TypeError, "scores .* int64"),
         (np.ones((3, 1)), np.ones((1, 2), bool), TypeError, "value .* bool"),
         *(
             (np.ones(scores), np.ones(value), ValueError, re.escape(f"{scores}, value {value}"))
             for scores, value in [
-                ((1, 4), (4, 2)), ((3, 4), (5, 2)), ((3, 4), (1, 2)), ((3, 4), (4, 1)),
-                ((3,), (3, 2)), ((3, 2), (2,)), ((), ()),
+                ((1, 4), (4, 2)), ((3, 4), (5, 2)), ((3, 4), (4, 1)), ((3, 2), (2,)), ((), ()),
             ]
         ),
     ],
@@ -186,69 +141,42 @@ def test_a_block_that_does_not_fit(
         SoftmaxState.empty((3,), 2).update(scores, value)
 
 
-@pytest.mark.parametrize(("n_rows", "n_features"), [(1, 2), (3, 1), (4, 2)])
-def test_states_that_do_not_fit(n_rows: int, n_features: int) -> None:
-    one, two = SoftmaxState.empty((3,), 2), SoftmaxState.empty((n_rows,), n_features)
-    with pytest.raises(ValueError, match=rf"got \(3, 2\) and \({n_rows}, {n_features}\)"):
-        one.merge(two)
+def test_states_that_do_not_fit() -> None:
+    for n_rows, n_features in ((1, 2), (3, 1)):
+        one, two = SoftmaxState.empty((3,), 2), SoftmaxState.empty((n_rows,), n_features)
+        with pytest.raises(ValueError, match=rf"got \(3, 2\) and \({n_rows}, {n_features}\)"):
+            one.merge(two)
 
 
 # -- attention in tiles ----------------------------------------------------------------------------
 
 
-def drawn(*shapes: tuple[int, ...], dtype: str = "float64") -> list[Array]:
-    rng = np.random.default_rng(17)
-    return [rng.normal(0, 1.5, shape).astype(dtype) for shape in shapes]
-
-
-def tiles(
-    monkeypatch: pytest.MonkeyPatch, n_keys: int, dtype: str = "float64", **options: Any
-) -> list[tuple[int, int]]:
+def tiles(monkeypatch: pytest.MonkeyPatch, n_keys: int, **options: Any) -> list[tuple[int, int]]:
     """Return the shape of each tile that a call on 10 queries computes."""
     found: list[tuple[int, int]] = []
     update = SoftmaxState.update
 
     def counted(state: SoftmaxState, scores: Array, *rest: Any) -> SoftmaxState:
         found.append(scores.shape)
-        assert {x.dtype for x in state} == {np.dtype("f8" if dtype == "float64" else "f4")}
         return update(state, scores, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(SoftmaxState, "update", counted)
-        query, key = drawn((10, 2), (n_keys, 2), dtype=dtype)
+        query, key = drawn((10, 2), (n_keys, 2))
         scaled_dot_product_attention(query, key, key, **options)
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_each_key_is_met_once_by_each_query(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    for size, n_keys in itertools.product((1, 3, np.int8(10), np.uint64(11)), (1, 6, 10, 13)):
-        found = tiles(monkeypatch, n_keys, dtype, block_size=size)
-        assert sum(rows * keys for rows, keys in found) == 10 * n_keys
-        assert max(rows for rows, _ in found) == min(size, 10)
-        assert max(keys for _, keys in found) == min(size, n_keys)
-
-
 def test_tiles_outside_of_the_band_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size, n_keys in itertools.product((3, np.uint64(11)), (6, 13)):
+        found = tiles(monkeypatch, n_keys, block_size=size)
+        assert sum(rows * keys for rows, keys in found) == 10 * n_keys
     causal = functools.partial(tiles, monkeypatch, is_causal=True)
     square = [(4, 4), (4, 4), (4, 4), (2, 4), (2, 4), (2, 2)]
     assert causal(10, block_size=4) == causal(13, block_size=4) == square
     assert causal(6, block_size=4) == [(4, 4), (4, 4), (4, 2), (2, 4), (2, 2)]
-    assert causal(13, block_size=1) == [(1, 1)] * 55
-    assert causal(13, block_size=99) == [(10, 10)]
     # The tile on the diagonal, and the one before it.
     assert len(tiles(monkeypatch, 10, window=(2, 0), block_size=2)) == 5 + 4
-
-
-def test_a_band_says_where_keys_begin_and_end() -> None:
-    band = Band(first=2, left=1, right=0)
-    assert band.span(slice(0, 3), 9) == (1, 5)
-    assert band.span(slice(8, 9), 9) == (9, 9)
-    assert Band(first=-3, right=0).span(slice(0, 2), 9) == (0, 0)
-    assert Band().span(slice(4, 5), 9) == (0, 9)
-    assert band.holds(slice(1, 2), slice(2, 4))
-    assert not band.holds(slice(1, 2), slice(2, 5))
-    assert not band.holds(slice(1, 2), slice(1, 4))
 
 
 def working_memory(*arrays: Array, **options: Any) -> int:
@@ -265,13 +193,11 @@ def test_working_memory_does_not_grow_with_the_lengths() -> None:
     """Beside its result the form holds some tiles, and no part of it is as large as (L, S)."""
     n, tile = 2048, 128 * 128 * 4
     tokens = drawn((n, 4), (n, 4), (n, 4), dtype="float32")
-    assert working_memory(*tokens) < 8 * tile
     assert working_memory(*tokens, is_causal=True) < 8 * tile
     # Half precision is widened once: query, key, value and output in float32.
     half = working_memory(*(x.astype("float16") for x in tokens))
     assert half < 8 * tile + 1.1 * 4 * n * (4 * 4 + 1)
-    for shape in ((1, n), (n, 1), (n, n)):  # a mask is not expanded, or copied
-        for dtype in ("bool", "float32"):
-            assert working_memory(*tokens, np.ones(shape, dtype)) < 12 * tile
+    for dtype in ("bool", "float32"):  # a mask is not expanded, or copied
+        assert working_memory(*tokens, np.ones((1, n), dtype)) < 12 * tile
     query, key = drawn((64, 16, 8), (1, 4096, 8))  # a key head is not copied for each of 64 heads
     assert working_memory(query, key, key, enable_gqa=True, block_size=16) < 8 * key.nbytes

@@ -26,90 +26,72 @@ def test_texts_give_outputs_and_log_sum_exps() -> None:
         assert torch.equal(output[:, rows], own) and torch.equal(lse[:, rows], own_lse)
 
 
-@pytest.mark.parametrize(
-    ("starts", "key_starts", "message"),
-    [
-        ([0, 2], None, r"starts must begin with 0, never fall, and end with 5.*\[0, 2\]"),
-        ([1, 5], None, "starts must begin with 0"),
-        ([0, 4, 3, 5], None, "starts must begin with 0, never fall"),
-        ([5], None, "starts must begin with 0"),
-        ([0, 2, 5], [0, 5], "starts and key_starts must be of as many texts; got 2 and 1"),
-        ([0, 5], [0, 4], "key_starts must begin with 0"),
-    ],
-)
-def test_places_of_texts_that_do_not_fit(starts: Any, key_starts: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        serving.over_documents(attention, TOKENS, TOKENS, TOKENS, starts, key_starts)
+def documents(starts: Any, key_starts: Any = None, n_keys: int = 5) -> Any:
+    keys = TOKENS[:, :n_keys]
+    return serving.over_documents(attention, TOKENS, keys, keys, starts, key_starts)
 
 
-def test_other_keys_need_places_of_their_own() -> None:
-    with pytest.raises(ValueError, match="key_starts must be given for 4 keys beside 5 queries"):
-        serving.over_documents(attention, TOKENS, TOKENS[:, :4], TOKENS[:, :4], [0, 5])
-    with pytest.raises(TypeError, match="starts must be a sequence of integers"):
-        serving.over_documents(attention, TOKENS, TOKENS, TOKENS, 5)
+def pages(table: Any, lengths: Any) -> Any:
+    return serving.over_pages(attention, QUERY, POOL, POOL, table, lengths)
+
+
+def sinks(own: Any) -> Any:
+    return serving.with_sinks(np.ones((2, 4, 3)), np.ones((2, 4)), own)
+
+
+def cap(softcap: Any) -> Any:
+    return serving.with_soft_cap(attention, TOKENS, TOKENS, TOKENS, softcap)
 
 
 @pytest.mark.parametrize(
-    ("table", "lengths", "message"),
+    ("call", "given", "error", "message"),
     [
-        ([[0, 1]], [3, 4], "must be of as many sequences; got 2 sequences, 1 rows and 2 lengths"),
-        ([[0, 1], [2, 3]], [3], "must be of as many sequences"),
-        ([[0, 1], [2, 3]], [3, 5], "lengths must lie between 0 and 4, the slots; got 5"),
-        ([[0, 4], [2, 3]], [3, 4], r"table must hold pages from 0 to 3; got \[0, 4\]"),
-        ([[0, -1], [2, 3]], [3, 4], r"table must hold pages from 0 to 3; got \[0, -1\]"),
+        (documents, ([0, 2],), ValueError,
+         r"starts must begin with 0, never fall, and end with 5.*\[0, 2\]"),
+        *((documents, (starts,), ValueError, "starts must begin with 0, never fall")
+          for starts in ([1, 5], [0, 4, 3, 5], [5])),
+        (documents, (5,), TypeError, "starts must be a sequence of integers"),
+        (documents, ([0, 2, 5], [0, 5]), ValueError, "be of as many texts; got 2 and 1"),
+        (documents, ([0, 5], [0, 4]), ValueError, "key_starts must begin with 0"),
+        (documents, ([0, 5], None, 4), ValueError,
+         "key_starts must be given for 4 keys beside 5 queries"),
+        (pages, ([[0, 1]], [3, 4]), ValueError, "got 2 sequences, 1 rows and 2 lengths"),
+        (pages, ([[0, 1], [2, 3]], [3]), ValueError, "must be of as many sequences"),
+        (pages, ([[0, 1], [2, 3]], [3, 5]), ValueError,
+         "lengths must lie between 0 and 4, the slots; got 5"),
+        *((pages, ([row, [2, 3]], [3, 4]), ValueError, "table must hold pages from 0 to 3; got")
+          for row in ([0, 4], [0, -1])),
+        *((sinks, (own,), ValueError, "sinks must have shape") for own in
+          (np.ones(3), np.ones((2, 1)), np.ones(()))),
+        *((cap, (own,), ValueError, "softcap must be a finite number above 0") for own in
+          (0.0, float("nan"), float("inf"))),
+        (cap, ("2",), TypeError, "softcap must be a finite number above 0; got str"),
     ],
 )
-def test_pages_that_do_not_fit(table: Any, lengths: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        serving.over_pages(attention, QUERY, POOL, POOL, table, lengths)
+def test_what_is_refused(call: Any, given: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(*given)
 
 
 def test_entries_behind_a_length_may_be_anything() -> None:
-    found = serving.over_pages(attention, QUERY, POOL, POOL, [[0, 9], [-1, -1]], [2, 0])
+    found = pages([[0, 9], [-1, -1]], [2, 0])
     np.testing.assert_array_equal(found[:, 0, 0], [[1, 1, 1], [0, 0, 0]])
 
 
 @pytest.mark.parametrize("xp", [np.array, torch.tensor])
 def test_a_sink_alone_takes_all_and_none_takes_nothing(xp: Any) -> None:
     output, lse = xp([[[3.0]], [[5.0]], [[0.0]]]), xp([[1.0], [1.0], [-np.inf]])
-    found, whole = serving.with_sinks(output, lse, xp([-np.inf, np.log(np.e), 2.0]))
-    assert np.round(np.asarray(found), 12).tolist() == [[[3.0]], [[2.5]], [[0.0]]]
-    assert [round(float(x), 6) for x in whole[:, 0]] == [1.0, round(1 + np.log(2), 6), 2.0]
-    # Added once or not at all: with no keys and no sink the row stays empty.
+    found, whole = serving.with_sinks(output, lse, xp([-np.inf, 1.0, 2.0]))
+    np.testing.assert_allclose(found[:, 0, 0], [3.0, 2.5, 0.0])
+    np.testing.assert_allclose(whole[:, 0], [1.0, 1 + np.log(2), 2.0])
+    # With no keys and no sink the row stays empty.
     found, whole = serving.with_sinks(output, lse, xp([0.0, 0.0, -np.inf]))
     assert found[2].tolist() == [[0.0]] and float(whole[2, 0]) == -np.inf
 
 
-def test_sinks_are_one_for_each_head() -> None:
-    output, lse = np.ones((2, 4, 3)), np.ones((2, 4))
-    for sinks in (np.ones(3), np.ones((2, 1)), np.ones(())):
-        with pytest.raises(ValueError, match="sinks must have shape"):
-            serving.with_sinks(output, lse, sinks)
-
-
-@pytest.mark.parametrize("cap", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_cap_is_a_finite_number_above_0(cap: float) -> None:
-    with pytest.raises(ValueError, match="softcap must be a finite number above 0"):
-        serving.with_soft_cap(attention, TOKENS, TOKENS, TOKENS, cap)
-
-
-def test_a_cap_that_is_no_number() -> None:
-    with pytest.raises(TypeError, match="softcap must be a finite number above 0; got str"):
-        serving.with_soft_cap(attention, TOKENS, TOKENS, TOKENS, "2")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("on_tensors", [False, True])
-def test_a_cap_bends_scores_before_the_mask(on_tensors: bool) -> None:
-    rng = np.random.default_rng(1)
-    query, key, value = (rng.normal(0, 2, (3, 5, 4)) for _ in range(3))
-    bias = np.where(rng.random((5, 5)) < 0.7, rng.normal(size=(5, 5)), -np.inf)
-    bias[:, 0] = 0.0
-    capped = 2 * np.tanh(query @ key.mT / 2 / 2)  # 1/√4, and a cap of 2
-    weights = np.exp(capped + bias)
-    expected = weights / weights.sum(-1, keepdims=True) @ value
-    given: list[Any] = [query, key, value, bias]
-    form: Any = attention
-    if on_tensors:
-        given, form = [torch.tensor(x) for x in given], torch_dense.scaled_dot_product_attention
-    found = serving.with_soft_cap(form, *given[:3], 2.0, attn_mask=given[3])
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
+def test_a_cap_bends_scores_before_the_mask() -> None:
+    """Scores of 100 and 0 become 1 and 0; the mask adds 1 to the other one."""
+    key, value = np.array([[100.0], [0.0]]), np.array([[1.0], [0.0]])
+    mask = np.array([[0.0, 1.0]])
+    found = serving.with_soft_cap(attention, np.ones((1, 1)), key, value, 1.0, attn_mask=mask)
+    np.testing.assert_allclose(found, [[0.5]])

@@ -1,11 +1,11 @@
 """What `torch_decoding` promises beyond the contract of all forms: see test_cases.
 
-What must be the same bit for bit runs on one thread: two may cut a product in other places.
+There its `merge` is asked too. What must be the same bit for bit runs on one thread: two may cut a
+product in other places.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,14 +15,12 @@ import torch
 from implementations import array
 from torch import Tensor
 
-from attnlib import torch_decoding, torch_dense
+from attnlib import torch_dense
 from attnlib.torch_decoding import KVCache, attend, merge
 from attnlib.torch_layers import MultiHeadSelfAttention
 
 B, H, H_KV, T, E, E_V = 3, 6, 2, 67, 5, 7
 CHUNKS = [29, 1, 1, 20, 16]
-
-whole_or_in_pieces = pytest.mark.parametrize("block_size_k", [None, 8])
 
 
 @pytest.fixture(autouse=True)
@@ -82,41 +80,36 @@ def at_once(new: Sequence[Tensor], **options: Any) -> Tensor:
 # -- the same numbers as one pass over all tokens --------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("window", [None, (4, 0)], ids=str)
-@whole_or_in_pieces
+@pytest.mark.parametrize(
+    ("dtype", "close", "window", "block_size_k"),
+    [
+        (torch.float32, 1e-5, None, None),
+        (torch.float32, 1e-5, (4, 0), 8),
+        (torch.float64, 1e-13, (4, 0), None),
+        (torch.bfloat16, 2**-8, None, 8),
+    ],
+)
 def test_any_chunks_give_what_one_pass_gives(
-    block_size_k: int | None, window: tuple[int, int] | None, dtype: torch.dtype
+    dtype: torch.dtype, close: float, window: tuple[int, int] | None, block_size_k: int | None
 ) -> None:
     """Half precision is rounded once: it differs by the last bit of few numbers."""
     new = tokens(dtype=dtype)
     wanted = at_once([x.double() for x in new], window=window)
-    close = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-8}[dtype]
-    for sizes in ([1] * T, CHUNKS, [T]):
+    for sizes in ([1] * T, CHUNKS, [0, T]):
         cache = empty(dtype=dtype)
         output = in_chunks(sizes, new, cache, window=window, block_size_k=block_size_k)
         assert cache.lengths == (T,) * B and output.dtype == dtype
         torch.testing.assert_close(output.double(), wanted, rtol=close, atol=close)
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.3, 1.7, 1e60])
+@pytest.mark.parametrize("scale", [0.0, -0.3, 1e60])
 def test_the_scale_is_that_of_the_other_forms(scale: float) -> None:
     new = tokens(1, 4, dtype=torch.float64)
     output = in_chunks([2, 1, 1], new, empty(1, dtype=torch.float64), scale=scale)
     torch.testing.assert_close(output, at_once(new, scale=scale), rtol=1e-12, atol=1e-12)
-
-
-def test_a_scale_that_float32_does_not_hold_is_no_infinity() -> None:
-    new = [torch.full((1, 1, 1, 1), number) for number in (1e-30, 1e-30, 3.0)]
-    cache = KVCache(1, 1, 2, 1)
-    assert attend(*new, cache, scale=1e60).item() == attend(*new, cache, scale=1e60).item() == 3.0
-
-
-def test_pieces_have_at_least_one_key() -> None:
-    for name in ("", "_with_lse"):
-        function = getattr(torch_decoding, f"scaled_dot_product_attention{name}")
-        with pytest.raises(ValueError, match="block_size_k must be at least 1; got 0"):
-            function(*tokens(n_tokens=2), enable_gqa=True, block_size_k=0)
+    small = [torch.full((1, 1, 1, 1), number) for number in (1e-30, 1e-30, 3.0)]
+    cache = KVCache(1, 1, 2, 1)  # float32 does not hold 1e60
+    assert [attend(*small, cache, scale=scale).item() for _ in range(2)] == [3.0, 3.0]
 
 
 @pytest.mark.parametrize("block_size_k", [None, 2])
@@ -140,13 +133,6 @@ def test_each_row_goes_on_where_it_ended(block_size_k: int | None) -> None:
         assert cache.lengths == tuple(starts) and same(cache, appended)
 
 
-@whole_or_in_pieces
-def test_no_new_tokens_give_no_output(block_size_k: int | None) -> None:
-    cache = empty()
-    output = attend(*tokens(n_tokens=0), cache, block_size_k=block_size_k)
-    assert output.shape == (B, H, 0, E_V) and cache.lengths == (0,) * B
-
-
 # -- the same bit for bit --------------------------------------------------------------------------
 
 
@@ -163,29 +149,15 @@ def same(one: KVCache, other: KVCache) -> bool:
     )
 
 
-@whole_or_in_pieces
-@pytest.mark.parametrize("sizes", [[1] * T, CHUNKS], ids=["one by one", "in chunks"])
-def test_neither_the_capacity_nor_what_stands_in_unused_slots_nor_a_second_run_changes_a_bit(
-    sizes: list[int], block_size_k: int | None
-) -> None:
-    new, found = tokens(), set()
-    for capacity, unused in itertools.product((T, T, 512), (0.0, math.nan)):
-        cache = empty(capacity=capacity, unused=unused)
-        found.add(bits(in_chunks(sizes, new, cache, block_size_k=block_size_k)))
-    assert len(found) == 1
-
-
-@whole_or_in_pieces
-def test_tokens_that_were_taken_back_were_never_there(block_size_k: int | None) -> None:
+def test_tokens_that_were_taken_back_were_never_there() -> None:
     new, guessed = tokens(), [x + 1 for x in tokens(n_tokens=4)]
     plain, cache = empty(), empty(capacity=T + 4)
     for first in range(0, 40, 5):
-        wanted = attend(*part(new, first, first + 5), plain, block_size_k=block_size_k)
+        wanted = attend(*part(new, first, first + 5), plain)
         lengths = cache.lengths
-        attend(*guessed, cache, block_size_k=block_size_k)
+        attend(*guessed, cache)
         cache.truncate(lengths)
-        output = attend(*part(new, first, first + 5), cache, block_size_k=block_size_k)
-        assert bits(output) == bits(wanted)
+        assert bits(attend(*part(new, first, first + 5), cache)) == bits(wanted)
     assert same(cache, plain)
 
 
@@ -197,58 +169,23 @@ def test_each_row_is_rolled_back_to_its_own_length() -> None:
     assert same(cache, wanted)
 
 
-@pytest.mark.parametrize("rows", [[2, 0], (1, 1, 1, 0), torch.tensor([1])], ids=str)
-def test_beams_go_on_as_if_they_had_been_alone(rows: Any) -> None:
-    new, chosen = tokens(), [int(row) for row in rows]
-    cache = empty()
+def test_beams_go_on_as_if_they_had_been_alone() -> None:
+    new, chosen, cache = tokens(), [1, 1, 0], empty()
     cache.append(*part(new[1:], 0, 7), counts=[7, 3, 5])
-    beams, alone = cache.select(rows), empty(len(chosen))
-    lengths = [cache.lengths[row] for row in chosen]
-    alone.append(*(x[chosen, :, :7] for x in new[1:]), counts=lengths)
-    assert same(beams, alone)
-    assert (beams.capacity, beams.key.dtype) == (cache.capacity, cache.key.dtype)
+    beams, alone = cache.select(chosen), empty(len(chosen))
+    alone.append(*(x[chosen, :, :7] for x in new[1:]), counts=[3, 3, 7])
     before = bits(cache.key), bits(cache.value), cache.lengths
     new_ones = [x[chosen, :, 7:9] for x in new]
-    assert bits(attend(*new_ones, beams)) == bits(attend(*new_ones, alone))
+    assert bits(attend(*new_ones, beams)) == bits(attend(*new_ones, alone)) and same(beams, alone)
     assert (bits(cache.key), bits(cache.value), cache.lengths) == before, "a beam is no copy"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@whole_or_in_pieces
-@pytest.mark.parametrize("n_heads", [2, 6])
-def test_a_row_in_a_batch_has_the_bits_of_a_row_alone(
-    n_heads: int, block_size_k: int | None, dtype: torch.dtype
-) -> None:
-    # With features in fours: the bits of other products depend on where in memory they begin.
-    for n_tokens in (1, 5, 33, T):
-        new = [normal(5, heads, n_tokens, 16, dtype=dtype, seed=heads) for heads in (n_heads, 2, 2)]
-        last = part(new, n_tokens - 1, n_tokens)
-        for lengths in ([n_tokens] * 5, [n_tokens, 0, 1, n_tokens, n_tokens - 1]):
-            cache = KVCache(5, 2, 2 * T, 16, dtype=dtype)
-            cache.append(*new[1:], counts=lengths)
-            alone = [cache.select([row]) for row in range(5)]
-            together = attend(*last, cache, block_size_k=block_size_k)
-            for row, own in enumerate(alone):
-                one = (x[row : row + 1] for x in last)
-                output = attend(*one, own, block_size_k=block_size_k)
-                assert bits(output[0]) == bits(together[row])
 
 
 # -- the cache -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.float16, 2)], ids=str)
-@pytest.mark.parametrize("d_v", [None, 7])
-def test_its_size_in_bytes_is_that_of_the_formula(
-    d_v: int | None, dtype: torch.dtype, width: int
-) -> None:
-    cache = KVCache(3, 2, 11, 5, d_v, dtype=dtype)
-    assert cache.n_bytes == 3 * 2 * 11 * (5 + (d_v or 5)) * width
-    assert cache.key.shape == (3, 2, 11, 5) and cache.value.shape == (3, 2, 11, d_v or 5)
-    assert (cache.lengths, cache.capacity) == ((0, 0, 0), 11)
-
-
 def test_memory_is_set_aside_once() -> None:
+    cache = KVCache(3, 2, 11, 5, 7, dtype=torch.float16)
+    assert cache.n_bytes == 3 * 2 * 11 * (5 + 7) * 2
     cache = empty()
     places = cache.key.data_ptr(), cache.value.data_ptr()
     in_chunks(CHUNKS, tokens(), cache)
@@ -268,13 +205,6 @@ def test_keys_before_a_window_are_not_read() -> None:
             each.truncate([20] * B)
 
 
-def test_nan_in_what_is_seen_comes_out() -> None:
-    new, cache = tokens(), empty()
-    new[2][1, 0, 3, 2] = math.nan
-    wrong = torch.isnan(in_chunks([1] * T, new, cache))
-    assert wrong[1, : H // H_KV, 3:, 2].all() and wrong.sum() == H // H_KV * (T - 3)
-
-
 def test_one_dtype_serves_under_autocast() -> None:
     new, cache = tokens(n_tokens=3), empty(dtype=torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -289,13 +219,6 @@ def test_shapes_can_be_had_without_numbers() -> None:
     assert (output.shape, output.device.type) == ((B, H, T, E_V), "meta")
 
 
-def test_gradients_are_not_needed_where_none_are_recorded() -> None:
-    new, cache = [x.requires_grad_() for x in tokens(n_tokens=2)], empty()
-    with torch.no_grad():
-        assert not attend(*new, cache).requires_grad
-    assert not cache.key.requires_grad
-
-
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -307,37 +230,25 @@ def bad(error: type[Exception], said: str, **wrong: Any) -> Any:
 QUERY, KEY, VALUE = tokens(n_tokens=4)
 REFUSED = [
     bad(TypeError, "key must be a torch.Tensor; got list", key=[1.0]),
-    bad(TypeError, "value must be a torch.Tensor; got numpy.ndarray", value=VALUE.numpy()),
     bad(TypeError, "key must have the dtype of the cache, float32; got float64", key=KEY.double()),
-    bad(TypeError, "value must have the dtype of the cache, float32; got bfloat16",
-        value=VALUE.bfloat16()),
     bad(ValueError, "key must be on the device of the cache, cpu; got meta", key=KEY.to("meta")),
-    bad(ValueError, r"key must have shape \(3, 2, 4, 5\); got \(2, 2, 4, 5\)", key=KEY[:2]),
-    bad(ValueError, r"key must have shape \(3, 2, 4, 5\); got \(3, 1, 4, 5\)", key=KEY[:, :1]),
     bad(ValueError, r"key must have shape \(3, 2, 4, 5\); got \(3, 2, 4, 4\)", key=KEY[..., :4]),
     bad(ValueError, r"key must have shape \(3, 2, 0, 5\); got \(4,\)", key=KEY[0, 0, :, 0]),
     bad(ValueError, r"value must have shape \(3, 2, 4, 7\); got \(3, 2, 3, 7\)",
         value=VALUE[:, :, :3]),
     bad(RuntimeError, "value must not require gradients, because a cache keeps none",
         value=VALUE.clone().requires_grad_()),
-    bad(TypeError, "counts must be a sequence of integers; got 3", counts=3),
-    bad(TypeError, r"counts\[1\] must be an integer; got 1.5", counts=[1, 1.5, 1]),
     bad(ValueError, r"counts must hold one integer for each of the 3 rows; got \[1, 1\]",
         counts=[1, 1]),
     bad(ValueError, r"counts\[2\] must be at most 4; got 5", counts=[1, 2, 5]),
-    bad(ValueError, r"counts\[0\] must be at least 0; got -1", counts=[-1, 2, 3]),
     bad(ValueError, r"at most capacity = 8 tokens; got 5 \+ 4 in row 1", counts=[0, 4, 0]),
 ]
 REFUSED_BY_ATTEND = [
     bad(TypeError, "query must be a torch.Tensor; got NoneType", query=None),
-    bad(TypeError, "query must have the dtype of the cache, float32; got float16",
-        query=QUERY.half()),
     bad(ValueError, r"query must have shape \(3, 6, 4, 5\); got \(3, 6, 3, 5\)",
         query=QUERY[:, :, :3]),
     bad(ValueError, r"query must have shape \(3, 2, 4, 5\); got \(6, 4, 5\)", query=QUERY[0]),
     bad(ValueError, "query must have a multiple of 2 heads; got 5", query=QUERY[:, :5]),
-    bad(ValueError, "query must have a multiple of 2 heads; got 0", query=QUERY[:, :0]),
-    bad(RuntimeError, "query must not require gradients", query=QUERY.clone().requires_grad_()),
     bad(TypeError, "cache must be a KVCache; got NoneType", cache=None),
     bad(ValueError, "scale must be finite; got nan", scale=math.nan),
     bad(TypeError, r"window must be None or a pair \(left, right\); got 3", window=3),
@@ -387,14 +298,9 @@ SIZES = {"batch": 1, "n_kv_heads": 1, "capacity": 1, "d_k": 1, "d_v": 1}
     ("method", "given", "error", "said"),
     [
         ("truncate", [1, 2, 5], ValueError, r"lengths\[2\] must be at most 4; got 5"),
-        ("truncate", [1, -1, 3], ValueError, r"lengths\[1\] must be at least 0; got -1"),
-        ("truncate", [1, 2], ValueError, "one integer for each of the 3 rows"),
         ("truncate", torch.tensor(2), TypeError, "lengths must be a sequence of integers"),
         ("truncate", [1, True, 2], TypeError, r"lengths\[1\] must be an integer; got True"),
         ("select", [3], ValueError, r"rows\[0\] must be at most 2; got 3"),
-        ("select", [-1], ValueError, r"rows\[0\] must be at least 0; got -1"),
-        ("select", [], ValueError, "batch must be at least 1; got 0"),
-        ("select", 1, TypeError, "rows must be a sequence of integers; got 1"),
         *((None, {name: 0}, ValueError, f"{name} must be at least 1; got 0") for name in SIZES),
         (None, {"capacity": 2.5}, TypeError, "capacity must be an integer; got 2.5"),
         (None, {"dtype": torch.int32}, TypeError, "dtype must be one of .*; got torch.int32"),
@@ -428,19 +334,10 @@ def memory(batch: int = B, capacity: int = T) -> KVCache:
 
 @every_kind
 @torch.no_grad()
-def test_a_layer_gives_in_chunks_what_it_gives_at_once(positions: str | None) -> None:
-    one, X, cache = layer(positions), normal(B, T, D_MODEL), memory()
-    output = torch.cat([one(x, cache=cache) for x in X.split(CHUNKS, 1)], 1)
-    torch.testing.assert_close(output, one(X), rtol=1e-12, atol=1e-12)
-    assert cache.lengths == (T,) * B
-
-
-@every_kind
-@torch.no_grad()
 def test_positions_of_a_layer_go_on_for_each_row(positions: str | None) -> None:
     one, X, cache = layer(positions), normal(B, T, D_MODEL), memory()
     full, starts = one(X), [0, 0, 0]
-    for counts in ([60, 2, 0], [7, 1, 30], [0, 64, 3]):
+    for counts in ([1, 1, 1], [59, 1, 0], [7, 1, 30], [0, 64, 3]):
         rows = list(zip(starts, counts, strict=True))
         padded = torch.full((B, max(counts), D_MODEL), math.nan).double()
         for row, (start, count) in enumerate(rows):
@@ -458,15 +355,10 @@ def test_positions_of_a_layer_go_on_for_each_row(positions: str | None) -> None:
     [
         ({"cache": [1]}, TypeError, "cache must be a torch_decoding.KVCache; got list"),
         ({"cache": memory(2)}, ValueError, r"X must be \(B, T, d_model\) with B = 2"),
-        ({"X": normal(5, D_MODEL)}, ValueError, r"X must be \(B, T, d_model\) with B = 3"),
         ({"attn_mask": torch.ones(5, 5).bool()}, ValueError, "attn_mask must be None beside"),
         ({"lengths": [1, 2]}, ValueError, "lengths must hold one integer for each of the 3 rows"),
-        ({"lengths": [1, 6, 2]}, ValueError, r"lengths\[1\] must be at most 5; got 6"),
         ({"X": normal(B, T, D_MODEL)}, ValueError,
          f"X must continue a sequence to at most max_seq_len = {T} tokens; got 4 \\+ {T} in row 0"),
-        ({"X": normal(B, 5, D_MODEL).float()}, TypeError, "X must have the dtype of the weights"),
-        ({"cache": KVCache(B, 2, 9, D_HEAD)}, TypeError, "key must have the dtype of the cache"),
-        ({"cache": memory(capacity=4)}, ValueError, "at most capacity = 4 tokens; got 0"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
@@ -493,32 +385,6 @@ def test_a_layer_that_sees_the_future_or_records_gradients_takes_no_cache() -> N
 # -- merge -----------------------------------------------------------------------------------------
 
 
-def in_pieces(cuts: list[int], key: Tensor, value: Tensor, query: Tensor) -> list[list[Tensor]]:
-    """Return outputs and log-sum-exps of the keys between these cuts."""
-    attend = torch_dense.scaled_dot_product_attention_with_lse
-    ends = [0, *cuts, key.shape[-2]]
-    found = [
-        attend(query, key[..., a:b, :], value[..., a:b, :]) for a, b in itertools.pairwise(ends)
-    ]
-    return [list(parts) for parts in zip(*found, strict=True)]
-
-
-@pytest.mark.parametrize("cuts", [[], [1, 2, 6], [0, 4, 4, 7]], ids=str)
-def test_merged_pieces_are_attention_over_all_keys(cuts: list[int]) -> None:
-    query, key, value = normal(2, 3, 5, 4), normal(2, 3, 7, 4, seed=2), normal(2, 3, 7, 6, seed=3)
-    merged = merge(*in_pieces(cuts, key, value, query))
-    wanted = torch_dense.scaled_dot_product_attention_with_lse(query, key, value)
-    torch.testing.assert_close(merged, wanted, rtol=1e-13, atol=1e-13)
-
-
-def test_a_piece_that_saw_nothing_changes_no_bit() -> None:
-    output, lse = normal(3, 4), normal(3, seed=2)
-    nothing, never = torch.zeros(3, 4).double(), torch.full((3,), -math.inf).double()
-    for merged in (merge([output, nothing], [lse, never]), merge([nothing, output], [never, lse])):
-        assert torch.equal(merged[0], output)
-        assert torch.equal(merged[1], lse)
-
-
 def test_pieces_that_all_saw_nothing_give_nothing() -> None:
     outputs, lses = torch.zeros(2, 3, 4), torch.full((2, 3), -math.inf)
     output, lse = merge(outputs.requires_grad_().unbind(), lses.requires_grad_().unbind())
@@ -538,13 +404,6 @@ def test_merge_has_gradients_of_both_results() -> None:
     assert torch.autograd.gradcheck(merged, (outputs.requires_grad_(), lses.requires_grad_()))
 
 
-def test_merge_takes_lses_of_any_size() -> None:
-    outputs = [torch.tensor([[6.0]]), torch.tensor([[2.0]])]
-    for lse in (-3e38, -1e4, 1e4, 3e38):
-        output, _ = merge(outputs, [torch.tensor([lse])] * 2)
-        assert output.item() == 4
-
-
 def test_merge_rounds_half_precision_once() -> None:
     outputs = normal(3, 5, 4, dtype=torch.bfloat16)
     lses = normal(3, 5, dtype=torch.float32)
@@ -562,7 +421,6 @@ ONE, LSE = torch.zeros(1, 2), torch.zeros(1)
     ("outputs", "lses", "error", "said"),
     [
         ([], [], ValueError, "got 0 outputs and 0 lses"),
-        ([ONE], [], ValueError, "one tensor for each piece; got 1 outputs and 0"),
         ([[0.0]], [LSE], TypeError, r"outputs\[0\] must be a torch.Tensor; got list"),
         ([ONE], [0.0], TypeError, r"lses\[0\] must be a torch.Tensor; got float"),
         ([ONE], [torch.zeros(2)], ValueError, r"lses\[0\] \(2,\)"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -91,13 +89,11 @@ def assert_same(got: Tensor, expected: Any, rtol: float = 1e-11) -> None:
 # -- one head --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("batch", [(), (2, B)])
-def test_self_attention_is_the_matrix_form(batch: tuple[int, ...], is_causal: bool) -> None:
-    layer, X = SelfAttention(5, 3, 11, is_causal=is_causal).double(), drawn(*batch, T, 5)
+def test_self_attention_is_the_matrix_form(batch: tuple[int, ...]) -> None:
+    layer, X = SelfAttention(5, 3, 11).double(), drawn(*batch, T, 5)
     matrices = (W.weight.numpy(force=True).T for W in (layer.W_Q, layer.W_K, layer.W_V))
-    expected = numpy_dense.self_attention(X.numpy(), *matrices, is_causal=is_causal)
-    assert_same(layer(X), expected)
+    assert_same(layer(X), numpy_dense.self_attention(X.numpy(), *matrices))
 
 
 def test_self_attention_has_biases_and_takes_masks_and_lengths() -> None:
@@ -113,7 +109,10 @@ def test_self_attention_has_biases_and_takes_masks_and_lengths() -> None:
 def test_what_is_not_given_is_d_model_or_left_out() -> None:
     shapes = {name: tuple(W.shape) for name, W in SelfAttention(5, d_v=3).state_dict().items()}
     assert shapes == {"W_Q.weight": (5, 5), "W_K.weight": (5, 5), "W_V.weight": (3, 5)}
-    assert set(MultiHeadSelfAttention(4, 2).state_dict()) == {f"W_{W}.weight" for W in "QKVO"}
+    names = {f"W_{W}.weight" for W in "QKVO"}
+    assert set(MultiHeadSelfAttention(4, 2).state_dict()) == names
+    learned = MultiHeadSelfAttention(4, 2, positions="learned", max_seq_len=3)
+    assert set(learned.state_dict()) == {"learned", *names}
 
 
 # -- several heads ---------------------------------------------------------------------------------
@@ -148,18 +147,17 @@ def test_masks_lengths_and_causality_hold_together(
     assert_same(layer(X, mask, lengths=lengths), by_heads(layer, X, joined))
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 @every_kind
-def test_padding_is_as_if_it_were_not_there(positions: Any, kind: Callable[[Any], Any]) -> None:
+def test_padding_is_as_if_it_were_not_there(positions: Any) -> None:
     layer, X, lengths = multi_head(positions=positions), drawn(B, T, D_MODEL), [4, 0, 7]
-    output = layer(X, lengths=kind(lengths))
+    output = layer(X, lengths=torch.tensor(lengths))
     for b, length in enumerate(lengths):
         assert_same(output[b, :length], layer(X[b, :length]))
     assert torch.isfinite(output).all()
     assert torch.equal(output[1], layer.W_O.bias.expand(T, D_MODEL))
     junk = X.clone()
     junk[0, 4:] = math.nan
-    assert_same(layer(junk, lengths=kind(lengths))[0, :4], output[0, :4])
+    assert_same(layer(junk, lengths=lengths)[0, :4], output[0, :4])
 
 
 @every_kind
@@ -171,14 +169,6 @@ def test_any_leading_dimensions(batch: tuple[int, ...], positions: Any) -> None:
     for index in np.ndindex(batch):
         assert_same(output[index], layer(X[index]))
     assert layer(X[..., :0, :]).shape == (*batch, 0, D_MODEL)
-
-
-def test_max_seq_len_is_the_last_length_that_fits() -> None:
-    learned = multi_head(positions="learned", max_seq_len=T)
-    for layer in (learned, SelfAttention(D_MODEL, max_seq_len=T).double()):
-        assert layer(drawn(T, D_MODEL)).shape == (T, D_MODEL)
-        with pytest.raises(ValueError, match=f"^X must .*; got {T + 1}$"):
-            layer(drawn(T + 1, D_MODEL))
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -200,17 +190,6 @@ def test_queries_and_keys_begin_with_variance_one() -> None:
     assert layer.learned is not None
     assert layer.learned.std().item() == pytest.approx(0.02, rel=0.03)
     assert abs(layer.learned.mean().item()) < 1e-3
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [SelfAttention(5, bias=True), MultiHeadSelfAttention(4, 2, positions="learned", max_seq_len=3)],
-)
-def test_reset_draws_all_weights_anew(layer: SelfAttention | MultiHeadSelfAttention) -> None:
-    before = {name: value.clone() for name, value in layer.named_parameters()}
-    layer.reset_parameters()
-    for name, value in layer.named_parameters():
-        assert name.endswith("bias") or not (value == before[name]).any()
 
 
 def torch_layer(**options: Any) -> nn.MultiheadAttention:
@@ -258,32 +237,7 @@ def test_from_torch_keeps_what_is_frozen() -> None:
     assert frozen == {"W_Q.weight", "W_K.weight", "W_V.weight"}
 
 
-@every_kind
-def test_saved_copied_and_loaded(positions: Any) -> None:
-    layer, X = multi_head(positions=positions), drawn(B, T, D_MODEL)
-    expected = {f"W_{W}.{kind}" for W in "QKVO" for kind in ("weight", "bias")}
-    assert set(layer.state_dict()) == expected | ({"learned"} if positions == "learned" else set())
-    other = multi_head(positions=positions)
-    assert not torch.equal(other(X), layer(X))
-    with io.BytesIO() as file:
-        torch.save(layer.state_dict(), file)
-        file.seek(0)
-        other.load_state_dict(torch.load(file, weights_only=True))
-    for twin in (other, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert torch.equal(twin(X), layer(X))
-
-
-def test_representation_says_what_shapes_do_not() -> None:
-    layer = MultiHeadSelfAttention(12, 6, n_kv_heads=2, positions="rotary", max_seq_len=9)
-    settings = "n_heads=6, n_kv_heads=2, is_causal=False, max_seq_len=9, positions='rotary'"
-    assert settings in repr(layer)
-    assert "is_causal=True, max_seq_len=None" in repr(SelfAttention(3, is_causal=True))
-
-
-# -- a citizen of torch ----------------------------------------------------------------------------
-
-
-# -- a second sequence ----------------------------------------------------------------------------
+# -- a second sequence -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_kv_heads", [6, 2])
@@ -310,36 +264,34 @@ def test_a_second_sequence_answers_as_in_torch(n_kv_heads: int) -> None:
     torch.testing.assert_close(output, expected)
 
 
-def test_what_a_second_sequence_needs() -> None:
-    X = drawn(B, T, D_MODEL)
-    wrong: list[tuple[Any, Any, str]] = [
-        (
-            {"is_causal": True},
-            X,
-            "context needs a layer without order; got one with is_causal=True",
-        ),
-        ({"positions": "rotary"}, X, "without order; got one with is_causal=False, positions='rot"),
-        (
-            {},
-            X[:2],
-            "context must share the leading dimensions of X; got .2, 7, 12. and",
-        ),
-        ({}, X[..., :5], "context must be .*, d_model = 12.; got .3, 7, 5."),
+NO_ORDER = "context needs a layer without order; got one with"
+
+
+@pytest.mark.parametrize(
+    ("options", "context", "message"),
+    [
+        ({"is_causal": True}, drawn(B, T, D_MODEL), f"{NO_ORDER} is_causal=True"),
+        ({"positions": "rotary"}, drawn(B, T, D_MODEL), f"{NO_ORDER} is_causal=False, positions='"),
+        ({}, drawn(2, T, D_MODEL), "context must share the leading dimensions of X; got .2, 7, 12"),
+        ({}, drawn(B, T, 5), "context must be .*, d_model = 12.; got .3, 7, 5."),
         ({}, drawn(B, 12, D_MODEL), "context must have at most max_seq_len = 11 tokens"),
-    ]
-    for options, context, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            multi_head(**options)(X, context=context)
-    with pytest.raises(TypeError, match=r"context must be a torch\.Tensor; got list"):
-        multi_head()(X, context=[1])
+    ],
+)
+def test_what_a_second_sequence_needs(options: Any, context: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        multi_head(**options)(drawn(B, T, D_MODEL), context=context)
+
+
+def test_what_does_not_go_with_a_second_sequence() -> None:
+    X = drawn(B, T, D_MODEL)
     with pytest.raises(ValueError, match="lengths must hold one length for each sequence of con"):
         multi_head()(X, context=X, lengths=[1])
-    with torch.autocast("cpu"):  # the projections cast, so that any of these dtypes will do
-        half = X.bfloat16()
-        assert multi_head().float()(X.float(), context=half).shape == X.shape
     cache = KVCache(B, H, 11, D_MODEL // H, dtype=torch.float64)
     with pytest.raises(ValueError, match="context must be None beside a cache"):
         multi_head(is_causal=True)(X, cache=cache, context=X)
+
+
+# -- a citizen of torch ----------------------------------------------------------------------------
 
 
 @every_kind

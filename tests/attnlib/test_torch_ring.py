@@ -9,19 +9,19 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from parameters import ALL_RULES, RULES, slow
-from torch import Tensor
+from claims import hold
+from implementations import Implementation
+from inputs import drawn
+from tolerance import call_of
 
-from attnlib import torch_dense, torch_ring
+from attnlib import torch_ring
 from attnlib._checks import Band
 from attnlib.torch_ring import (
     Span,
     layout,
     scaled_dot_product_attention,
-    scaled_dot_product_attention_with_lse,
     shard,
     unshard,
 )
@@ -79,25 +79,10 @@ def test_what_nobody_sees_is_not_computed() -> None:
 # Results ------------------------------------------------------------------------------------------
 
 
-def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(0, 1.5, shape)).to(dtype)
-
-
-def results(attend: Any, n_tokens: int, dtype: torch.dtype, **options: Any) -> list[Tensor]:
-    """Return output, log-sum-exp and gradients of grouped heads."""
-    shapes = (2, 4, n_tokens, 5), (2, 2, n_tokens, 5), (2, 2, n_tokens, 3)
-    drawn = [normal(*x, dtype=torch.bfloat16, seed=i) for i, x in enumerate(shapes)]
-    leaves = [x.to(dtype).requires_grad_() for x in drawn]
-    output, lse = attend(*leaves, enable_gqa=True, **options)
-    above = normal(*output.shape, seed=7).to(output), normal(*lse.shape, seed=8).to(lse)
-    return [output, lse, *torch.autograd.grad((output, lse), leaves, above)]
-
-
 @pytest.mark.parametrize(
     ("n_tokens", "n_devices", "balance", "is_causal"),
     [
         (16, 4, "zigzag", True),
-        (17, 4, "zigzag", True),
         (17, 4, "contiguous", True),
         (17, 2, "zigzag", False),
         (3, 4, "contiguous", True),  # the last device has no token
@@ -107,56 +92,24 @@ def results(attend: Any, n_tokens: int, dtype: torch.dtype, **options: Any) -> l
 def test_any_number_of_devices_gives_the_same(
     n_tokens: int, n_devices: int, balance: str, is_causal: bool
 ) -> None:
-    dense = torch_dense.scaled_dot_product_attention_with_lse
-    wanted = results(dense, n_tokens, torch.float64, is_causal=is_causal)
-    found = results(
-        scaled_dot_product_attention_with_lse, n_tokens, torch.float64, is_causal=is_causal,
-        n_devices=n_devices, balance=balance,
-    )
-    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
+    form = Implementation("torch_ring", "cpu", (("n_devices", n_devices), ("balance", balance)))
+    arrays = drawn((2, 4, n_tokens, 5), (2, 2, n_tokens, 5), (2, 2, n_tokens, 3))
+    hold(form, call_of(*arrays, is_causal=is_causal, enable_gqa=True))
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (5, 1)])
+def test_the_gradient_of_a_mask_is_gathered_from_all_devices(shape: tuple[int, int]) -> None:
+    form = Implementation("torch_ring", "cpu", (("n_devices", 3),))
+    hold(form, call_of(*drawn((2, 5, 4), (2, 7, 4), (2, 7, 3), shape)))
 
 
 def test_gradients_of_half_precision_are_added_up_in_float32() -> None:
-    """The sums of four devices are as close to the truth as those of one."""
-    dense = torch_dense.scaled_dot_product_attention_with_lse
-    ring = scaled_dot_product_attention_with_lse
-    truth = results(dense, 64, torch.float64)
-    errors = []
-    for n_devices in (1, 4):
-        found = results(ring, 64, torch.bfloat16, n_devices=n_devices)
-        assert {x.dtype for x in found} == {torch.bfloat16, torch.float32}
-        pairs = zip(found, truth, strict=True)
-        errors.append([float((x - y).detach().abs().mean()) for x, y in pairs])
-    assert all(four <= 1.1 * one for one, four in zip(*errors, strict=True)), errors
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 1)])
-def test_the_gradient_of_a_mask_is_gathered_from_all_devices(rows: int, columns: int) -> None:
-    query, key, value = normal(2, 5, 4), normal(2, 7, 4, seed=2), normal(2, 7, 3, seed=3)
-    found = []
-    for attend, options in (
-        (scaled_dot_product_attention, {"n_devices": 3}),
-        (torch_dense.scaled_dot_product_attention, {}),
-    ):
-        mask = normal(rows, columns, seed=4).requires_grad_()
-        output = attend(query, key, value, mask, **options)
-        found += torch.autograd.grad(output, mask, normal(2, 5, 3, seed=5))
-    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("mask", "rules"),
-    [("floating", RULES), slow(None, ALL_RULES), slow("floating", ALL_RULES)],
-)
-def test_the_operators_keep_the_rules_of_torch(mask: str | None, rules: tuple[str, ...]) -> None:
-    tensors = normal(2, 4, 5, 4), normal(2, 2, 7, 4), normal(2, 2, 7, 6)
-    given = normal(5, 7) if mask else None
-    inputs = (*tensors, given, Band(right=None if mask else 0).numbers(), None, 2, [2, 1])
-    operator = torch_ring._operator
-    torch.library.opcheck(operator.forward, inputs, test_utils=rules)
-    output, lse, *of_rows = operator.forward(*inputs)
-    rest = (output, *of_rows, output, lse, [True, False, True, bool(mask)], *inputs[4:])
-    torch.library.opcheck(operator.backward, (*inputs[:4], *rest), test_utils=rules)
+    """Eight devices give 1 + 43/128 each: in bfloat16 the last bits would be lost on the way."""
+    one = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
+    tokens = one.detach().expand(8, 1)
+    output = scaled_dot_product_attention(tokens, tokens[:1], one, n_devices=8)
+    output.backward(torch.full_like(output, 1 + 43 / 128))
+    assert one.grad is not None and one.grad.item() == 10.6875
 
 
 def test_an_error_in_one_thread_ends_all() -> None:

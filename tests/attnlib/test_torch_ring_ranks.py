@@ -96,10 +96,11 @@ def test_any_number_of_processes_gives_the_bits_of_threads(n_devices: int) -> No
     hold(n_devices, ranks(ring_ranks.results_of, n_devices, CASES))
 
 
-def test_a_single_rank_sends_nothing_and_gives_the_same() -> None:
+def test_a_single_rank_sends_nothing_gives_the_same_and_has_no_second_derivative() -> None:
     case: Case = (11, "zigzag", {"is_causal": True})
-    (found,) = ranks(ring_ranks.results_of, 1, [case])
-    assert all(map(torch.equal, found[0], by_threads(case, 1)))
+    ((found, error),) = ranks(ring_ranks.alone, 1, case)
+    assert all(map(torch.equal, found, by_threads(case, 1)))
+    assert error == "torch_ring has no second derivatives (create_graph=True); torch_dense has them"
 
 
 def test_a_mesh_and_a_group_are_taken_and_others_are_refused() -> None:
@@ -130,13 +131,6 @@ def test_ranks_that_ask_for_different_things_are_told_so() -> None:
         for error in errors:
             assert error.startswith(f"ValueError: {wrong}; got rank 0: ")
             assert words in error.partition("rank 1: ")[2]
-
-
-def test_a_second_derivative_names_the_form_that_has_it() -> None:
-    for error in ranks(ring_ranks.second_derivative, 2):
-        assert error == (
-            "torch_ring has no second derivatives (create_graph=True); torch_dense has them"
-        )
 
 
 def test_a_rank_that_has_left_is_an_error_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

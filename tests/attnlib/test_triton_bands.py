@@ -1,31 +1,27 @@
-"""The kernels of `triton_fused` on bands, called directly: alignment and windows."""
+"""The kernels of `triton_fused` on bands: alignment and windows."""
 
 from __future__ import annotations
 
 import itertools
-import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
+from claims import hold
+from implementations import Implementation, devices
+from inputs import drawn
+from parameters import slow
+from tolerance import call_of
 
 import attnlib
-from attnlib import torch_dense
-from attnlib._checks import Band
+from attncheck._definition import problem
 
 pytest.importorskip("triton", reason="triton is for Linux")
 
-from bands import DEVICE, E_V, SCALE, E, operands, run, seen, upstream
-from implementations import tensor
-from inputs import drawn
-from parameters import slow
-from torch import Tensor
-
-from attnlib import triton_fused
 from attnlib.triton_fused import _tiles
 from attnlib.triton_fused._tiles import Choices, Sizes
-from attnlib.triton_fused.launch import Operands
 from attnlib.triton_fused.tuning import (
     FORWARD,
     KEYS_BACKWARD,
@@ -39,6 +35,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 KERNELS = FORWARD, QUERY_BACKWARD, KEYS_BACKWARD, MASK_BACKWARD
+FORM = Implementation("triton_fused", *devices("triton_fused"))
+E, E_V = 5, 3
+LAST: dict[str, Any] = {"causal_align": "bottom-right"}
 
 
 @pytest.fixture(autouse=True)
@@ -75,8 +74,8 @@ def test_a_block_goes_through_what_it_sees_once(
         for low, high in itertools.product(bounds, bounds):
             if low is not None and high is not None and low > high:
                 continue
-            band = Band(0, None if low is None else -low, high)
-            pairs = seen(n_queries, n_keys, band).cpu().numpy()
+            far = np.arange(n_keys) - np.arange(n_queries)[:, None]
+            pairs = (far >= (-99 if low is None else low)) & (far <= (99 if high is None else high))
             pairs = pairs if own == "queries" else pairs.T
             sizes = Sizes(1, n_queries, n_keys, low or 0, high or 0)
             choices = Choices(*[1] * 6, low is not None, high is not None, None, None)
@@ -103,91 +102,71 @@ def test_a_block_goes_through_what_it_sees_once(
 # Results ------------------------------------------------------------------------------------------
 
 
-def hold(given: Operands, band: Band) -> None:
-    """Compare with the dense form under a mask that says the same.
-
-    Keys and values that no query sees are NaN for the kernels, which must not read them.
-    """
-    leaves = [x.clone().requires_grad_() for x in given[:3]]
-    mask = seen(given.query.shape[-2], given.key.shape[-2], band)
-    if given.mask is not None and given.mask.dtype == torch.bool:
-        mask = mask & given.mask
-    elif given.mask is not None:
-        leaves.append(given.mask.clone().requires_grad_())
-        mask = torch.where(mask, leaves[3], -math.inf)
-    unused = ~(mask if mask.dtype == torch.bool else mask != -math.inf).any(0)[:, None]
-    key, value = (x.masked_fill(unused, math.nan) for x in given[1:3])
-    found = run(given._replace(key=key, value=value), band)
-    results = torch_dense.scaled_dot_product_attention_with_lse(
-        *leaves[:3], mask, scale=SCALE, enable_gqa=True
-    )
-    truth = [*results, *torch.autograd.grad(results, leaves, upstream(*found[:2]))]
-    for ours, theirs in zip(found, truth, strict=True):
-        torch.testing.assert_close(ours, theirs.view_as(ours), rtol=1e-11, atol=1e-12)
+def hold_band(n_queries: int, n_keys: int, *masks: Any, group: int = 1, **options: Any) -> None:
+    """Hold a call in which keys and values that no query sees are NaN: they must not be read."""
+    arrays = drawn((1, group, n_queries, E), (1, 1, n_keys, E), (1, 1, n_keys, E_V))
+    call = call_of(*arrays, *masks, scale=0.7, enable_gqa=True, **options)
+    allowed = problem(call).attn_mask
+    assert allowed is not None
+    seen = allowed if allowed.dtype == bool else allowed != -np.inf
+    unused, given = ~seen.any(0)[:, None], dict(call.given)
+    clean = {name: given[name].numbers for name in ("key", "value")}
+    for name, numbers in clean.items():
+        given[name] = given[name]._replace(numbers=np.where(unused, np.nan, numbers))
+    hold(FORM, replace(call, given=given, meant=clean))
 
 
 @pytest.mark.parametrize(
-    ("n_queries", "n_keys", "band"),
+    ("n_queries", "n_keys", "options"),
     [
-        slow(33, 40, Band(0, None, 0)),  # causal
-        slow(20, 53, Band(33, None, 0)),  # and at the bottom right
-        (53, 20, Band(-33, 7, 0)),  # the first queries see nothing
-        slow(40, 33, Band(0, 20, 3)),
-        (20, 53, Band(0, None, 18)),
-        (53, 20, Band(0, 18, None)),
-        slow(1, 40, Band(39, 20, 0)),
-        (20, 90, Band(15, 4, 6)),
-        (20, 30, Band(50, 3, 3)),  # nobody sees anything
-        slow(20, 30, Band(-50, 3, 0)),
-        # Bounds beyond 32 bits.
-        slow(3, 4, Band(0, 2**40, 0)),
-        (3, 4, Band(-(2**40), 3, 2**41)),
-        slow(3, 4, Band(2**40, None, 0)),
+        slow(33, 40, {"is_causal": True}),
+        slow(20, 53, {"is_causal": True, **LAST}),
+        (53, 20, {"window": (7, 0), **LAST}),  # the first queries see nothing
+        slow(40, 33, {"window": (20, 3)}),
+        (20, 53, {"window": (None, 18)}),
+        slow(53, 20, {"window": (18, None)}),
+        slow(1, 40, {"window": (20, 0), **LAST}),
+        (20, 90, {"window": (4, 6), **LAST}),
+        (3, 4, {"window": (2**40, 0)}),  # beyond 32 bits
+        (17, 33, {"window": (12, 3), "group": 3}),
     ],
 )
-def test_bands_are_masks(n_queries: int, n_keys: int, band: Band) -> None:
-    hold(operands(n_queries, n_keys), band)
+def test_bands_are_masks(n_queries: int, n_keys: int, options: dict[str, Any]) -> None:
+    hold_band(n_queries, n_keys, **options)
 
 
 @pytest.mark.parametrize(
-    ("band", "blocks"),
-    [slow(Band(3, 9, 4), Blocks(32, 16, 4, 1)), (Band(-20, 25, 0), Blocks(16, 32, 4, 1))],
+    ("options", "blocks"),
+    [
+        slow({"window": (9, 4)}, Blocks(32, 16, 4, 1)),
+        ({"window": (25, 0), **LAST}, Blocks(16, 32, 4, 1)),
+    ],
 )
 def test_bands_cross_blocks_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, band: Band, blocks: Blocks
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], blocks: Blocks
 ) -> None:
     take(monkeypatch, blocks)
-    hold(operands(50, 60), band)
-
-
-@pytest.mark.parametrize("band", [slow(Band(10, None, 0)), Band(0, 12, 3)])
-def test_grouped_heads_share_the_band(band: Band) -> None:
-    hold(operands(17, 33, group=3), band)
+    hold_band(50, 60, **options)
 
 
 @pytest.mark.parametrize("kind", ["boolean", "floating"])
 def test_a_mask_beside_the_band(kind: str) -> None:
     """The mask removes a key in the middle, and a row."""
-    kept = torch.rand(20, 40, generator=torch.Generator().manual_seed(3)) < 0.6
+    [mask] = drawn((20, 40), seed=3)
+    kept = mask > -0.5
     kept[7] = kept[:, 20] = False
-    mask = torch.where(kept, torch.linspace(-2, 2, kept.numel()).view_as(kept).double(), -math.inf)
-    given = operands(20, 40)._replace(mask=(kept if kind == "boolean" else mask).to(DEVICE))
-    hold(given, Band(5, 12, 6))
+    hold_band(20, 40, kept if kind == "boolean" else np.where(kept, mask, -np.inf), window=(12, 6))
 
 
 def test_a_block_reads_nothing_outside_its_window() -> None:
     """A NaN comes out of the blocks that see it, and of no other."""
-    band, zeros = Band(0, 6, 4), torch.zeros(43, 43, dtype=torch.float64, device=DEVICE)
-    given = operands(43, 43)._replace(mask=zeros)
-    given.value[..., 37, :] = math.nan
-    output, lse, d_query, *_, d_mask = run(given, band)
-    assert lse.isfinite().all()
-    for x in (output[0, 0], d_query[0, 0], d_mask):
-        assert x[:32].isfinite().all() and x[37].isnan().any()
-    given = operands(53, 53)
-    given.query[..., 50, :] = math.nan
-    for x in run(given, band)[3:]:
-        assert x[..., :32, :].isfinite().all() and x[..., 50, :].isnan().all()
+    *arrays, above = drawn((43, E), (43, E), (43, E_V), (43, E_V))
+    for place, by, end in ((2, ("query", "attn_mask"), 32), (0, ("key", "value"), 16)):
+        spoilt = [x.copy() for x in arrays]
+        spoilt[place][37] = np.nan
+        found = FORM.gradients(*spoilt, above, np.zeros((43, 43)), by=by, window=(6, 4))
+        for x in found.values():
+            assert np.isfinite(x[:end]).all() and np.isnan(x[37]).any()
 
 
 # The gradient of a mask ---------------------------------------------------------------------------
@@ -196,10 +175,10 @@ def test_a_block_reads_nothing_outside_its_window() -> None:
 @pytest.mark.parametrize(
     ("batch", "shape", "has_band"),
     [
-        slow((2, 2), (), False),  # one number for all
+        slow((2, 2), (1,), False),  # one number for all
         slow((2, 2), (20,), True),
         ((2, 2), (2, 17, 1), True),
-        ((2, 2), (2, 1, 17, 20), True),
+        slow((2, 2), (2, 1, 17, 20), True),
         slow((2, 2), (2, 2, 1, 1), False),
         # In more dimensions than the kernels have.
         slow((2, 2, 2), (2, 1, 1, 17, 20), False),
@@ -211,15 +190,6 @@ def test_a_mask_that_is_broadcast_has_a_gradient_of_its_own_shape(
 ) -> None:
     """Summed over all scores that each number of the mask is added to."""
     n_queries, n_keys = (3, 5) if shape[-1:] == (5,) else (17, 20)
-    shapes = (*batch, n_queries, E), (2, 1, n_keys, E), (2, 1, n_keys, E_V), shape
-    *given, mask = (tensor(x, DEVICE) for x in drawn(*shapes))
-    mask.requires_grad_()
-    band = {"window": (5, 2), "causal_align": "bottom-right"} if has_band else {}
-    found = []
-    for form in (triton_fused, torch_dense):
-        function: Any = form.scaled_dot_product_attention_with_lse
-        results: tuple[Tensor, Tensor] = function(*given, mask, **band, enable_gqa=True)
-        above = [tensor(x, DEVICE) for x in drawn(*(y.shape for y in results), seed=9)]
-        found += torch.autograd.grad(results, mask, above)
-    assert found[0].shape == shape
-    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)
+    arrays = drawn((*batch, n_queries, E), (2, 1, n_keys, E), (2, 1, n_keys, E_V), shape)
+    band = {"window": (5, 2), **LAST} if has_band else {}
+    hold(FORM, call_of(*arrays, enable_gqa=True, **band))

@@ -151,16 +151,6 @@ def test_the_first_choices() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_choices_compile_to_the_end(tmp_path: Path) -> None:
-    rows = report(tmp_path, "--architectures", 90, "--widths", 128, "--first", 1)
-    assert {row.setting.kernel for row in rows} == {
-        "forward", "query_backward", "keys_backward", "mask_backward",
-    }
-    for row in rows:
-        hold(row)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [64, 128, 256])
 @pytest.mark.parametrize("arch", [75, 80, 90])
 def test_every_choice_is_what_its_tile_needs(tmp_path: Path, arch: int, width: int) -> None:

@@ -1,13 +1,16 @@
-"""What an implementation here claims beyond its signature, as a `Kernel` of attncheck."""
+"""What an implementation here claims beyond its signature, and one call judged by `attncheck`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from implementations import Implementation
+from inputs import drawn
+from tolerance import HALF
 
-from attncheck import Also, Kernel
+from attncheck import Also, Call, Case, Given, Kernel, _definition, backend_for, judge
 from attnlib import serving, torch_decoding
 
 
@@ -40,3 +43,24 @@ def claims(form: Implementation) -> Kernel:
         sinks="sinks",
         softcap="softcap",
     )
+
+
+def hold(form: Implementation, call: Call) -> None:
+    """Hold output, log-sum-exp and gradients against the definition, as `attncheck` does.
+
+    The gradients are those of the output and, but for half precision, of the log-sum-exp, by each
+    argument of the call's dtype.
+    """
+    dtype = call.given["query"].dtype
+    asked = [replace(call, lse=True)]
+    if form.on_tensors:
+        shape = _definition.output(call).shape
+        numbers = drawn(shape, shape[:-1], dtype=dtype)
+        above, of_lse = (Given(x.astype(float), dtype) for x in numbers)
+        more: dict[str, Any] = {} if dtype in HALF else {"lse": True, "lse_upstream": of_lse}
+        wanted = tuple(name for name, own in call.given.items() if own.dtype == dtype)
+        asked.append(replace(call, upstream=above, wanted=wanted, **more))
+    for one in asked:
+        case = Case("values", "as drawn", lambda _, one=one: one, dtype=dtype)
+        result = judge(case, claims(form), backend_for(form.kind, form.device))
+        assert result.passed, str(result)
