@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from attnbook import choosing, copying
-from tools import measure_choosing
 from tools.measure_choosing import PAGE, WAYS, Product, any_two, short_index
 
 
@@ -47,26 +46,6 @@ def test_a_short_teaching_is_stored_as_it_is_run(way: str, model: copying.Model)
     assert abs(found - choosing.table()[way][0]) < 0.1
 
 
-def test_each_way_teaches_what_its_name_says(
-    model: copying.Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def taught(model: copying.Model, seed: int, shown: Any = None, *more: Any, **kind: Any) -> None:
-        asked.append((shown, more, kind))
-
-    monkeypatch.setattr(measure_choosing, "taught", taught)
-    for way in list(WAYS)[4:]:
-        WAYS[way](model, 0)
-    every, own = choosing.every, choosing.own_two
-    kinds = [{"kind": kind} for kind in (short_index, Product)]
-    assert asked[:4] == [(shown, (), {}) for shown in (None, every, own, any_two)]
-    assert asked[4:] == [
-        *((shown, (50,), {}) for shown in (every, own)),
-        *((every, (), kind) for kind in kinds),
-    ]
-
-
 @pytest.mark.parametrize("kind", [short_index, Product])
 def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> None:
     choose = PAGE.taught(model, 0, any_two, 2, kind)
@@ -84,34 +63,3 @@ def test_the_table_has_a_row_for_each_seed(capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 13
     assert lines[2].split() == ["0"] + [f"{row[0]:.2f}" for row in table.values()]
-
-
-def test_the_stored_frames_are_those_of_a_causal_row_with_two_keys() -> None:
-    frames = choosing.stored()["frames"]
-    weights = np.array(frames["weights"])
-    assert weights.shape == (32, 32) and not np.triu(weights, 1).any()
-    assert abs(weights.sum(axis=1) - 100).max() <= 5  # each was rounded
-    assert len(frames["steps"]) == len(frames["chosen"]) == len(frames["right"])
-    for queries in frames["chosen"]:
-        assert [len(keys) for keys in queries] == [min(i + 1, 2) for i in range(32)]
-        assert all(max(keys) <= i for i, keys in enumerate(queries))
-    assert frames["right"][0] < 0.2 < frames["last"] < frames["right"][-1] - 0.1
-
-
-def test_the_heads_of_the_trained_model_lose_less_with_more_keys() -> None:
-    few, many = (choosing.stored()["minilm"][k] for k in ("8", "64"))
-    for name, sign in {"held": 1, "error": -1}.items():
-        less, more = sign * np.array(few[name]), sign * np.array(many[name])
-        assert less.shape == more.shape == (72,) and less.mean() < more.mean()
-    assert (np.array(few["held"]) < many["held"]).all() and max(many["held"]) <= 1
-    assert min(few["bound"]) > 0 and max(few["bound"] + many["bound"]) < 1
-
-
-def test_the_heads_have_their_spread_and_what_one_choice_for_a_layer_holds() -> None:
-    found = choosing.stored()["minilm"]
-    spread, shared = np.array(found["spread"]), np.array(found["shared"])
-    assert spread.shape == shared.shape == (72,) and spread.min() > 0
-    assert (shared <= np.array(found["64"]["held"]) + 1e-3).all()
-    assert np.mean(found["64"]["apart"]) > np.mean(found["64"]["error"])
-    for mean, bound, best in found["blocks"].values():
-        assert 64 / 512 < min(mean, bound) <= max(mean, bound) < best < np.mean(found["64"]["held"])

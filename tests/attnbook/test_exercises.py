@@ -3,73 +3,69 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import partial
-from operator import mul
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attnbook.exercises import check, fingerprint
 
-half = double = number = given_out = changed = array = ...
+half = number = array = given_out = ...
 
 
 @pytest.fixture(autouse=True)
 def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("half", "double", "number", "given_out", "array"):
+    for name in ("half", "number", "array", "given_out"):
         monkeypatch.setitem(globals(), name, ...)
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
-    return capsys.readouterr().out.rstrip("\n")
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.removeprefix("Exercise 1: ").splitlines()
 
 
-def halves(capsys: pytest.CaptureFixture[str]) -> str:
+def head(n: int) -> float:
+    raise NotImplementedError
+
+
+def begun(n: int) -> float:
+    if n < 5:
+        return n / 2
+    raise NotImplementedError
+
+
+HALVES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nothing is there": ({}, ["still to write: half, number."]),
+    "one of two is there": ({"number": 3}, ["still to write: half."]),
+    "a head without a body": ({"half": head, "number": 3}, ["still to write: half."]),
+    "a body that is begun": ({"half": begun, "number": 3}, ["still to write: half, number."]),
+    "a part that does not hold": (
+        {"half": lambda n: n / 2 if n < 5 else 2.5, "number": 3},
+        ["not yet. This does not hold: half(n) == n / 2", "  half(n) is 2.5", "  n / 2 is 3.0"],
+    ),
+    "a wrong number": (
+        {"half": lambda n: n / 2, "number": np.float64(4)},
+        ["not yet. This does not hold: number == 3", "  number is 4.0"],
+    ),
+    "an error": (
+        {"half": lambda n: {}[n], "number": 3},
+        ["not yet. KeyError: 4", "  in: assert half(n) > 0 and half(n) == n / 2"],
+    ),
+    "right": ({"half": lambda n: n / 2, "number": 3}, ["right."]),
+}
+
+
+@pytest.mark.parametrize("case", HALVES)
+def test_the_verdict_on_two_answers(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    answers, verdict = HALVES[case]
+    globals().update(answers)
+
     @check("Exercise 1", "half", "number")
     def _() -> None:
         for n in (4, 6):
             assert half(n) > 0 and half(n) == n / 2  # type: ignore[operator]
         assert number == 3
 
-    return said(capsys)
-
-
-def test_what_is_not_defined_is_still_to_write(capsys: pytest.CaptureFixture[str]) -> None:
-    assert halves(capsys) == "Exercise 1: still to write: half, number."
-    globals()["number"] = 3
-    assert halves(capsys) == "Exercise 1: still to write: half."
-
-
-def test_a_head_without_a_body_is_still_to_write(capsys: pytest.CaptureFixture[str]) -> None:
-    def head(n: int) -> float:
-        raise NotImplementedError
-
-    def begun(n: int) -> float:
-        if n < 5:
-            return n / 2
-        raise NotImplementedError
-
-    globals().update(half=head, number=3)
-    assert halves(capsys) == "Exercise 1: still to write: half."
-    globals().update(half=begun)
-    assert halves(capsys) == "Exercise 1: still to write: half, number."
-
-
-def test_a_wrong_answer_shows_the_part_that_fails_and_its_values(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    globals().update(half=lambda n: n / 2 if n < 5 else 2.5, number=3)
-    assert halves(capsys).splitlines() == [
-        "Exercise 1: not yet. This does not hold: half(n) == n / 2",
-        "  half(n) is 2.5",
-        "  n / 2 is 3.0",
-    ]
-    globals().update(half=lambda n: n / 2, number=np.float64(4))
-    assert halves(capsys).splitlines() == [
-        "Exercise 1: not yet. This does not hold: number == 3",
-        "  number is 4.0",
-    ]
+    assert said(capsys) == verdict
 
 
 def test_of_a_call_the_arguments_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +75,8 @@ def test_of_a_call_the_arguments_are_shown(capsys: pytest.CaptureFixture[str]) -
     def _() -> None:
         assert np.allclose(list(map(half, array)), [1.0, 2.0])  # type: ignore[arg-type]
 
-    assert said(capsys).splitlines() == [
-        "Exercise 1: not yet. This does not hold: np.allclose(list(map(half, array)), [1.0, 2.0])",
+    assert said(capsys) == [
+        "not yet. This does not hold: np.allclose(list(map(half, array)), [1.0, 2.0])",
         "  list(map(half, array)) is [1, 3]",
     ]
 
@@ -94,92 +90,54 @@ def test_what_gives_another_value_the_second_time_is_shown_without_it(
     def _() -> None:
         assert next(number) == 4  # type: ignore[call-overload]
 
-    assert said(capsys) == "Exercise 1: not yet. This does not hold: next(number) == 4"
+    assert said(capsys) == ["not yet. This does not hold: next(number) == 4"]
 
 
 def test_a_check_without_source_shows_the_error_alone(capsys: pytest.CaptureFixture[str]) -> None:
     source = '@check("Exercise 1", "number")\ndef _():\n    assert number == 3, "one less"'
     exec(source, {"check": check, "number": 4})
-    assert said(capsys) == "Exercise 1: not yet. AssertionError: one less"
+    assert said(capsys) == ["not yet. AssertionError: one less"]
 
 
-def test_an_error_is_shown_with_the_statement(capsys: pytest.CaptureFixture[str]) -> None:
-    globals().update(half=lambda n: "a" + n, number=3)
-    first, second = halves(capsys).splitlines()
-    assert first.startswith("Exercise 1: not yet. TypeError: ")
-    assert second == "  in: assert half(n) > 0 and half(n) == n / 2"
+def wrong(x: float) -> float:
+    return x
 
 
-def test_a_right_answer_is_right(capsys: pytest.CaptureFixture[str]) -> None:
-    globals().update(half=lambda n: n / 2, number=3)
-    assert halves(capsys) == "Exercise 1: right."
-
-
-def test_code_that_is_handed_out_is_still_to_write_until_it_changes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def given_out(x: float) -> float:
-        return x  # wrong
-
-    def mended(x: float) -> float:
-        return 2 * x
-
-    code = fingerprint(inspect.getsource(given_out))
-    for function, verdict in [(given_out, "still to write: given_out."), (mended, "right.")]:
-        globals()["given_out"] = function
-
-        @check("Exercise 2", "given_out", given={"given_out": code})
-        def _() -> None:
-            assert globals()["given_out"](2) == 4
-
-        assert said(capsys) == f"Exercise 2: {verdict}"
-
-
-TYPED: dict[str, Callable[[float], float]] = {}
+TYPED: dict[str, Any] = {}
 exec("def function(x):\n    return 2 * x", TYPED)  # its source is nowhere
-ANSWERS = {
-    "typed at a prompt": TYPED["function"],
-    "a part of a dictionary": lambda x: 2 * x,  # its line is no statement
-    "not written in Python": partial(mul, 2),
-}
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
-def test_an_answer_whose_code_cannot_be_read_is_not_what_was_handed_out(
-    kind: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (wrong, "still to write: given_out."),
+        (TYPED["function"], "right."),
+        (lambda x: 2 * x, "right."),  # a line that is no statement
+    ],
+)
+def test_code_that_is_handed_out_is_still_to_write_until_it_changes(
+    answer: Any, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    globals()["given_out"] = ANSWERS[kind]
+    globals()["given_out"] = answer
 
-    @check("Exercise 2", "given_out", given={"given_out": fingerprint("")})
+    @check("Exercise 1", "given_out", given={"given_out": fingerprint(inspect.getsource(wrong))})
     def _() -> None:
         assert given_out(2) == 4  # type: ignore[operator]
 
-    assert said(capsys) == "Exercise 2: right."
+    assert said(capsys) == [verdict]
 
 
-def test_a_check_changes_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    """It looks at copies, so doing nothing gives the same verdict the second time."""
-    globals()["array"] = np.zeros(2)
-    for _n in range(2):
-
-        @check("Exercise 3", "array")
-        def _() -> None:
-            array[0] += 1  # type: ignore[index]
-            assert array[0] == 2  # type: ignore[index]
-
-        assert said(capsys).startswith("Exercise 3: not yet.")
-    assert not globals()["array"].any()
+class Single:
+    def __deepcopy__(self, memo: object) -> None:
+        raise RuntimeError("there is only one")
 
 
-def test_what_cannot_be_copied_is_looked_at_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    class Single:
-        def __deepcopy__(self, memo: object) -> None:
-            raise RuntimeError("there is only one")
+def test_a_check_changes_no_answer_that_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    globals().update(array=np.zeros(2), number=Single())
 
-    globals()["number"] = Single()
-
-    @check("Exercise 4", "number")
+    @check("Exercise 1", "array", "number")
     def _() -> None:
-        assert isinstance(number, Single)
+        array[0] += 1  # type: ignore[index]
+        assert isinstance(number, Single) and array[0] == 1  # type: ignore[index]
 
-    assert said(capsys) == "Exercise 4: right."
+    assert said(capsys) == ["right."] and not globals()["array"].any()

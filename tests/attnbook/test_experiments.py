@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -23,19 +22,6 @@ def test_peak_is_what_is_held_at_one_moment() -> None:
     assert peaks[1] - peaks[0] == pytest.approx(2 * 8 * 1_000_000, rel=0.01)
 
 
-def test_a_failing_call_leaves_no_measurement_running() -> None:
-    calls = []
-
-    def fails_later() -> None:
-        calls.append(1)
-        if len(calls) > 1:
-            raise RuntimeError("the second call")
-
-    with pytest.raises(RuntimeError, match="the second call"):
-        experiments.peak_bytes(fails_later)
-    assert not tracemalloc.is_tracing()
-
-
 def test_loglog_slope_is_the_power_of_numbers_of_any_kind() -> None:
     x = np.array([2.0, 3.0, 5.0, 70.0])
     assert np.isclose(experiments.loglog_slope(x, 4 * x**-1.7), -1.7)
@@ -48,22 +34,6 @@ def test_entropy_share_runs_from_one_key_to_all() -> None:
     rows = np.array([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     assert np.allclose(experiments.entropy_share(rows), [0.0, 1.0])
     assert not np.signbit(experiments.entropy_share(rows[0]))
-
-
-def test_growing_scores_are_the_scores_of_growing_vectors() -> None:
-    walk = experiments.growing_scores([1, 4, 9], n_keys=2, seed=3)
-    rng = np.random.default_rng(3)
-    query, keys = rng.standard_normal(9), rng.standard_normal((2, 9))
-    assert walk.shape == (3, 2)
-    for row, d_k in enumerate([1, 4, 9]):
-        assert np.allclose(walk[row], keys[:, :d_k] @ query[:d_k])
-
-
-def test_what_is_not_said_is_what_the_docstrings_say() -> None:
-    rules = experiments.scaling_rules(4, n_keys=8, n_draws=4_000, seed=0)
-    assert experiments.scaling_rules(4) == rules
-    walks = experiments.growing_scores([1, 4], n_keys=8, seed=0)
-    np.testing.assert_array_equal(experiments.growing_scores([1, 4]), walks)
 
 
 @pytest.mark.parametrize("n_draws", [2, 30])
@@ -122,17 +92,3 @@ def test_recall_similarities_by_loops() -> None:
                 cosines[name].append([a @ b / math.hypot(*a) for a, b in zip(rows, v, strict=True)])
         for name, rows in cosines.items():
             np.testing.assert_allclose(found[name][at], np.mean(rows, axis=0), atol=1e-12)
-
-
-def test_a_sum_is_read_back_with_the_similarity_of_chapter_21() -> None:
-    """√(d_k / (d_k + n − 1)), for the oldest pair as for the newest."""
-    found = experiments.recall_similarities([128], n_draws=40)["sum"][0]
-    assert abs(found.mean() - (64 / 191) ** 0.5) < 0.01
-    assert abs(found[:64].mean() - found[64:].mean()) < 0.03
-
-
-def test_a_state_that_replaces_is_read_back_with_the_similarity_of_chapter_21() -> None:
-    """(1 − 1/d_k) to the power of the pairs that were written later."""
-    found = experiments.recall_similarities([256], n_draws=40)["replace"][0]
-    expected = (1 - 1 / 64) ** np.arange(256)[::-1]
-    assert np.abs((found - expected).reshape(-1, 16).mean(axis=1)).max() < 0.03

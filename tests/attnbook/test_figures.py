@@ -7,7 +7,6 @@ anew; look at them before you commit them.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import xml.etree.ElementTree as ET
@@ -18,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import yaml
+from contrast import contrast
 from drawings import DRAWINGS, drawn, texts
 from pictures import differences
 
@@ -56,20 +56,6 @@ def test_the_readme_has_its_figure_for_dark_pages(update_images: bool) -> None:
     assert image.read_text(encoding="utf-8") == svg, "look, then `make images`"
 
 
-def luminance(colour: str) -> float:
-    """Return the relative luminance of WCAG 2."""
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted(luminance(colour) for colour in (one, other))
-    return (light + 0.05) / (dark + 0.05)
-
-
 def test_one_language_of_colour() -> None:
     """Drawings, both themes and formulas have the same names; each is written down and legible."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
@@ -89,13 +75,6 @@ def test_one_language_of_colour() -> None:
     formulas = (ROOT / "tools" / "site" / "assets" / "book.css").read_text(encoding="utf-8")
     in_formulas = re.findall(r"\.katex \.attn-(\w+) \{ color: var\(--attn-(\w+)\); \}", formulas)
     assert in_formulas == [(n, n) for n in ("query", "key", "value", "weight", "output")]
-
-
-def test_no_module_takes_a_private_name_from_another() -> None:
-    for path in (ROOT / "attnbook").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnbook"):
-                assert not [alias.name for alias in node.names if alias.name[0] == "_"], path
 
 
 def test_every_public_drawing_has_an_image() -> None:
@@ -119,19 +98,6 @@ def test_drawing_is_complete_svg_with_words_and_theme_colours(name: str) -> None
     # No coordinate with more than two decimals.
     places = re.sub(r'(fill-opacity|aria-label)="[^"]*"|>[^<]*<', "", drawing.svg)
     assert not re.search(r"\d\.\d{3,}", places)
-
-
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_letters_can_be_read_on_a_phone(name: str) -> None:
-    """In a column of 328 px they have 9.5 at least."""
-    root = ET.fromstring(drawn(name).svg)
-    shrunk = min(1.0, 328 / float(root.attrib["viewBox"].split()[2]))
-    for text in root.iter("{http://www.w3.org/2000/svg}text"):
-        style = re.search(r"font: ([0-9.]+)px|font-size: ([0-9.]+)px", text.get("style", ""))
-        size = text.get("font-size") or (style and (style[1] or style[2]))
-        if size is None or not "".join(text.itertext()).strip():
-            continue
-        assert float(size) * shrunk >= 9.5, ("".join(text.itertext()), size)
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -207,13 +173,6 @@ def test_lines_tell_where_they_cross() -> None:
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
-
-
-def test_bars_apart_have_a_scale_each() -> None:
-    series = {"score": [1, 2], "weight": [10, 40]}
-    drawing = figures.bars(["a", "b"], series, y_title="", alt="two by two bars", apart=True)
-    wide = [float(w) for w in re.findall(r'<rect [^>]*? width="([^"]+)"', drawing.svg)]
-    assert wide[1] == pytest.approx(2 * wide[0], abs=0.2) and wide[3] == wide[1]
 
 
 def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:

@@ -62,7 +62,6 @@ def all_gone(folder: Path, size: int) -> bool:
 FAILURES = {
     "raises": r"rank 1 of 3 raised KeyError: 'no such thing'\n\nTraceback(.|\n)*failing_ranks.py",
     "exits": "rank 1 of 3 exited with code 3 before its function returned",
-    "leaves": "rank 1 of 3 raised SystemExit: tired of it",
     "is killed": "rank 1 of 3 was killed by SIGKILL",
     "returns": r"rank 1 of 3 left before the others were done\nrank [02] of 3 raised RuntimeError",
 }
@@ -150,19 +149,6 @@ def test_an_error_says_what_came(call: Any, error: type[Exception], message: str
 
 
 # One rank, without the others ---------------------------------------------------------------------
-
-
-def test_the_exit_code_is_known_though_the_process_ends_after_its_pipe_has_closed() -> None:
-    context: Any = multiprocessing.get_context(launch.START)
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=failing_ranks.closes_its_pipe_and_ends_later, args=(sender,))
-    child.start()
-    sender.close()
-    rank = launch.Rank(0, child, receiver, Path())
-    rank.receive()
-    assert rank.answer and not rank.returned and not rank.lost
-    assert rank.answer.error == "exited with code 3 before its function returned"
-    rank.end()
 
 
 def test_a_process_that_does_not_end_has_no_exit_code() -> None:

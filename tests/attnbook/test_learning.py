@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
 
 from attnbook import learning
 from attnbook.copying import repeats
-from tools import ROOT
 from tools.measure_learning import STATES, SUMS
-from tools.notebooks import read
-
-
-def test_the_softmax_that_one_page_takes_from_the_other() -> None:
-    cells = read(ROOT / "chapters" / "21_learning.ipynb")["cells"]
-    source = inspect.getsource(learning.softmax).strip()
-    assert sum(source in cell["source"] for cell in cells) == 1
 
 
 @pytest.mark.parametrize("kind", SUMS.KINDS)
@@ -36,15 +26,6 @@ def test_no_small_layer_sees_the_future(kind: str) -> None:
     one, two = (layer(x, x, x) for x in (X, other))
     assert torch.allclose(one[:, :4], two[:, :4], atol=1e-5)
     assert one.isfinite().all() and not torch.allclose(one[:, 4:], two[:, 4:], atol=0.1)
-
-
-@pytest.mark.parametrize("what", ["kinds", "skips", "hybrids", "deep"])
-def test_what_is_stored_has_three_shares_of_ten_seeds(what: str) -> None:
-    at, found = learning.measured(what)
-    for rows in found.values():
-        assert rows.shape == (10, len(at), 3)
-        assert ((rows >= 0) & (rows <= 1)).all() and (rows[..., 1:].sum(axis=-1) < 1.001).all()
-    assert list(at) == sorted(at)
 
 
 def test_a_short_training_is_stored_as_it_is_run() -> None:
@@ -66,11 +47,3 @@ def test_a_sum_is_a_kind_of_weights_with_its_own_scale() -> None:
     Q, K = torch.randn(2, 5, 64)
     scores = (Q @ layer.W_Q) @ (K @ layer.W_K).mT / 8
     assert torch.allclose(layer.weights(Q, K), SUMS.KINDS["sum"](scores), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_short_training_of_both_kinds_is_stored_as_it_is_run() -> None:
-    at, found = learning.measured("hybrids")
-    layers = [lambda: STATES.Small(4, "state"), lambda: STATES.Small(4, "softmax")]
-    [again] = SUMS.learn(SUMS.begin_with(0, layers), SUMS.skipping, at[:1])
-    assert np.abs(np.array(again) - found["4: state, softmax"][0, 0]).max() < 0.1

@@ -30,22 +30,10 @@ def test_later_tokens_are_hidden_by_the_library_itself() -> None:
     assert torch.allclose(before[:, :3], after[:, :3]) and not torch.allclose(before, after)
 
 
-def test_the_seed_draws_weights_and_tokens() -> None:
-    (one, a), (two, b), (_, c) = (
-        models.attention_modules("qwen3", seed=seed)[0] for seed in (1, 1, 2)
-    )
-    assert torch.equal(a["hidden_states"], b["hidden_states"])
-    assert all(map(torch.equal, one.parameters(), two.parameters()))
-    assert not torch.equal(a["hidden_states"], c["hidden_states"])
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("BLOOM 176B", "ALiBi"),
-        ("OLMo 2 7B", "rotary, QK-norm"),
         ("DeepSeek-V3", "latent of 512, rotary"),
-        ("SmolLM3 3B", "16/4 heads; rotary (27/36)"),
         ("gpt-oss-120b", "64/8 heads, rotary, sinks; window 128 (18/36)"),
         ("Qwen3-Next 80B", "linear (36/48); 16/2 heads, rotary, QK-norm, gate (12/48)"),
         ("DeepSeek-V3.2-Exp", "latent of 512, rotary, best 2048"),

@@ -30,16 +30,12 @@ def test_what_no_eye_can_see_is_no_difference(old: str, new: str) -> None:
         ('y1="2.5"', 'y1="2.7"', "line, y1: drawn 2.7, stored 2.5"),
         ("M 1 2", "M 1 5", "path, d: drawn M 1 5"),
         ("L3.25", "H3.25", "path, d: drawn"),
-        ("M 1 2", "M 1", "path, d: drawn"),
         ("0.138", "0.238", "path, fill-opacity: drawn 0.238, stored 0.138"),
         ("1565b0", "1565b1", "path, style: drawn stroke: #1565b1"),
-        ("own-1", "own-2", "path, id: drawn own-2, stored own-1"),
-        ("two 2.00", "two 2.01", "svg, aria-label: drawn two 2.01, stored two 2.00"),
         (">0.50<", ">0.51<", "text: drawn '0.51', stored '0.50'"),
         (' y1="2.5"', "", "line, y1: drawn None, stored 2.5"),
         ("<line", "<rect", "line: drawn rect of 0 elements"),
         ("<text>0.50</text>", "", "svg: drawn svg of 2 elements: line path, stored svg of 3"),
-        ("</text>", "</text>loose", "text: drawn 'loose', stored ''"),
     ],
 )
 def test_what_can_be_seen_is_a_difference(old: str, new: str, said: str) -> None:
@@ -59,9 +55,6 @@ def test_on_a_newer_matplotlib_our_words_are_compared_and_its_ticks_are_not() ->
     assert without(NEWER, moved) == without(NEWER, stored)
     assert "one from 1 at 1 to 3 at 4." in without(NEWER, stored)
     assert without(NEWER, chart("other")) != without(NEWER, stored)
-    # A second drawing in the same output keeps everything of its own.
-    both = stored + SVG
-    assert without(NEWER, both) == without(NEWER, stored) + SVG
 
 
 def test_on_a_newer_matplotlib_drawings_of_our_own_are_compared_whole() -> None:

@@ -98,13 +98,6 @@ def test_the_chapter_is_skipped_without_the_model_and_says_why(
     assert marks and all(mark and mark.kwargs["reason"].startswith(reason) for mark in marks)
 
 
-def test_the_chapter_is_not_skipped_where_the_hub_answers(
-    no_package: None, a_hub: None, request: pytest.FixtureRequest
-) -> None:
-    marks = skip_marks(request)
-    assert marks and not any(marks)
-
-
 @needs_package
 def test_the_chapter_is_not_skipped_where_the_package_is(
     no_hub: None, request: pytest.FixtureRequest

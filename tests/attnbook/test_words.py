@@ -20,12 +20,6 @@ def test_forty_words_with_rows_of_length_one() -> None:
     assert cosines.min() > -0.2 and cosines.max() < 0.7  # no word twice under two names
 
 
-def test_a_sentence_and_its_words_have_the_same_vectors() -> None:
-    sentence = words.vectors("fish swim near the bank")
-    np.testing.assert_array_equal(sentence, words.vectors(["fish", "swim", "near", "the", "bank"]))
-    np.testing.assert_array_equal(sentence[4:], words.vectors("bank"))
-
-
 def test_cosines_are_those_of_the_model() -> None:
     """Computed once from the float32 table of the model, before it was rounded to float16."""
     bank = words.vectors("bank")[0]

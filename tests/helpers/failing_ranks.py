@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,6 @@ def fails(how: str, folder: str) -> None:
                 raise KeyError("no such thing")
             case "exits":
                 os._exit(3)
-            case "leaves":
-                sys.exit("tired of it")
             case "is killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "returns":
@@ -53,10 +49,3 @@ def hang(folder: str) -> None:
 
 def cannot_be_pickled() -> Any:
     return lambda: 1
-
-
-def closes_its_pipe_and_ends_later(sender: Connection) -> None:
-    """End as a process does on a busy machine: long after its pipe has closed."""
-    sender.close()
-    time.sleep(2)
-    os._exit(3)

@@ -5,12 +5,6 @@
     return [box.width, box.height];
   };
   const shown = (element) => !element.closest("details:not([open])");
-  const name = (element) => {
-    const ids = (element.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean);
-    const words = ids.map((id) => document.getElementById(id)?.textContent || "").join(" ");
-    return words || element.getAttribute("aria-label") || "";
-  };
-
   // The words of the page, without code and without formulas that were rendered.
   const words = document.querySelector("article").cloneNode(true);
   for (const part of words.querySelectorAll("pre, code, script, style, .katex")) part.remove();
@@ -29,12 +23,8 @@
     return shown(kept) && range.getBoundingClientRect().top > formula.getBoundingClientRect().bottom;
   });
 
-  const style = getComputedStyle(document.body);
-  const variables = ["ink", "muted", "grid", "paper", "query", "key", "value"];
   return {
-    paper: style.backgroundColor,
-    headings: [...document.querySelectorAll("article :is(h1, h2, h3, h4)")]
-      .map((heading) => Number(heading.tagName[1])),
+    paper: getComputedStyle(document.body).backgroundColor,
     words: words.textContent,
     formulas: [...document.querySelectorAll("article .math")].filter(shown).map((formula) => ({
       size: size(formula.querySelector(".katex-html") || formula),
@@ -44,13 +34,6 @@
     })),
     fonts: [...document.fonts].filter((font) => font.status === "loaded").map((font) => font.family),
     broken: [...document.fonts].filter((font) => font.status === "error").map((font) => font.family),
-    images: [...document.querySelectorAll("article img")].map((image) => ({
-      source: image.getAttribute("src"), width: image.naturalWidth, alt: image.alt,
-    })),
-    drawings: [...document.querySelectorAll(".attn-figure svg")].filter(shown).map((svg) => ({
-      size: size(svg), parts: svg.querySelectorAll("*").length, role: svg.getAttribute("role"),
-      name: name(svg),
-    })),
     tables: [...document.querySelectorAll("article table")].map((table) => ({
       name: table.caption?.textContent || table.closest("[aria-label]")?.ariaLabel || "",
       headers: table.tHead?.rows[0].querySelectorAll("th").length || 0,
@@ -59,8 +42,5 @@
     scrollWidth: document.documentElement.scrollWidth,
     lost: lost.map((kept) => kept.textContent),
     shift,
-    colours: Object.fromEntries(
-      variables.map((variable) => [variable, style.getPropertyValue(`--attn-${variable}`).trim()]),
-    ),
   };
 }

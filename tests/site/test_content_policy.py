@@ -1,4 +1,4 @@
-"""The content-security policy: on every page, first in its head, and it refuses what is foreign."""
+"""The content-security policy: on every page, first in its head, and it lets in nothing foreign."""
 
 from __future__ import annotations
 
@@ -11,30 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.site.conftest import OpenPage, all_pages
+from tests.site.conftest import all_pages
 
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
-ELSEWHERE = "https://example.org"
-
-# What somebody might put into a page to load or to run something, by the browser's name for the
-# rule that it breaks.
-PUT = {
-    "img-src": f"new Image().src = '{ELSEWHERE}/a.png'",
-    "connect-src": f"fetch('{ELSEWHERE}/a.json').catch(() => null)",
-    "form-action": f"""document.body.append(Object.assign(
-        document.createElement("form"), {{ action: "{ELSEWHERE}", method: "post" }}));
-        document.body.lastElementChild.submit()""",
-    "script-src-elem": """document.head.append(
-        Object.assign(document.createElement("script"), { textContent: "window.ran = true" }))""",
-    "script-src-attr": """document.body.setAttribute("onclick", "window.ran = true");
-        document.body.click()""",
-}
-REFUSED = """code => new Promise((done) => {
-  document.addEventListener("securitypolicyviolation",
-    (event) => done([event.effectiveDirective, event.disposition]));
-  setTimeout(() => done(null), 30_000);
-  (0, eval)(code);
-})"""
 
 
 @pytest.mark.quick
@@ -57,18 +36,6 @@ def test_a_page_has_its_policy_before_all_else(book: Path, name: str) -> None:
         written[f"{tag}-src"].add(f"'sha256-{digest}'")
     for rule, digests in written.items():
         assert set(rules[rule].split()) == {"'self'", *digests}
-
-
-def test_what_is_put_into_a_page_is_refused(open_page: OpenPage) -> None:
-    page = open_page("reference/errata").page
-    left: list[str] = []
-    page.on("requestfinished", lambda request: left.append(request.url))
-    page.on("requestfailed", lambda request: left.append(f"{request.url} {request.failure}"))
-    for directive, code in PUT.items():
-        assert page.evaluate(REFUSED, code) == [directive, "enforce"]
-    assert page.evaluate("window.ran") is None
-    # The browser may note the request; it says that the policy kept it from leaving.
-    assert [each for each in left if ELSEWHERE in each and not each.endswith(" csp")] == []
 
 
 @pytest.mark.parametrize("name", [*all_pages(), "search.html?q=softmax"])

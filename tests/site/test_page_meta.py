@@ -50,13 +50,6 @@ def test_titles_and_descriptions_are_each_page_s_own(book: Path, key: str) -> No
     assert len(set(found)) == len(found)
 
 
-def test_the_cards_letters_are_in_their_font() -> None:
-    from matplotlib import font_manager, ft2font
-
-    font = ft2font.FT2Font(font_manager.findfont("DejaVu Sans", fallback_to_default=False))
-    assert all(font.get_char_index(ord(letter)) for letter in "√ₖ·ᵀ")
-
-
 def test_the_sitemap_lists_the_pages(book: Path) -> None:
     listed = [str(entry.text) for entry in ET.parse(book / "sitemap.xml").findall(".//{*}loc")]
     assert sorted(listed) == sorted(f"{BASE}{name}.html" for name in pages())

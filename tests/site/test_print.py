@@ -70,16 +70,6 @@ def test_the_one_sheet_takes_one_side_of_a4(browser: Any, book: Path) -> None:
     assert "softmax" in text and "each of" in text.replace("\n", " ")  # its first line and its last
 
 
-def test_the_one_sheet_s_letters_can_be_read(open_page: OpenPage) -> None:
-    page = open_page("reference/one_sheet", width=703).page  # A4 without its margins
-    page.emulate_media(media="print")
-    sizes = page.locator("#one-sheet :is(p, td, pre)").evaluate_all(
-        "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
-    )
-    assert len(sizes) > 40 and min(sizes) >= 10  # px: 7.5 points
-    assert page.evaluate("document.documentElement.scrollWidth") <= 703
-
-
 @pytest.mark.parametrize("name", pages())
 def test_a_page_is_as_wide_as_its_sheet(open_page: OpenPage, name: str) -> None:
     # What the margins leave of an A4 sheet; a browser prints what is wider in smaller letters.

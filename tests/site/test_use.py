@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -28,17 +27,6 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_then_stays(
     assert page.evaluate(PAPER) == DARK
     page.reload()
     assert page.evaluate(PAPER) == DARK
-
-
-def test_results_show_formulas_once_and_without_tex(open_page: OpenPage) -> None:
-    page = open_page("search?q=softmax").page
-    results = page.locator("#search-results p.context")
-    results.nth(10).wait_for(timeout=10_000)
-    words = " ".join(results.all_inner_texts())
-    assert "its ℓ and its undivided output o~, become one" in re.sub(r"\s+", " ", words)
-    for tex in ("\\", "^{", "_{", "dkd"):
-        assert tex not in words, tex
-    assert "Skip to content" not in words and "On this page" not in words
 
 
 def test_the_search_field_is_on_every_page(open_page: OpenPage) -> None:
@@ -132,22 +120,3 @@ def test_code_that_scrolls_is_a_stop_for_the_tab_key(open_page: OpenPage) -> Non
     wide.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.activeElement.scrollLeft > 0")
-
-
-@pytest.mark.parametrize("width", [1280, 360])
-def test_nothing_moves_when_what_is_far_comes_near(open_page: OpenPage, width: int) -> None:
-    """Drawings and code are laid out when the reader comes near, and their heights are known."""
-    page = open_page("chapters/12_online_softmax", width=width).page
-    height = "document.documentElement.scrollHeight"
-    before = page.evaluate(height)
-    assert (
-        page.locator("div.cell_input div.highlight").last.evaluate(
-            "code => getComputedStyle(code).contentVisibility"
-        )
-        == "auto"
-    )
-    page.keyboard.press("End")
-    page.wait_for_function(f"() => scrollY + innerHeight >= {height} - 2")
-    for at in range(0, before, 600):
-        page.evaluate(f"scrollTo(0, {at})")
-    assert abs(page.evaluate(height) - before) <= 2
