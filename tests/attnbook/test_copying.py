@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnbook import copying
-from tools.measure_copying import ends, without_scale
+from tools.measure_copying import ends
 
 
 def test_a_stored_model_is_a_copy_and_draws_nothing() -> None:
@@ -34,15 +34,6 @@ def test_a_short_training_is_stored_as_it_is_run() -> None:
         copying.go_on(model, adam, rng)
         right.append(copying.share_right(model))
     assert np.abs(np.array(right) - copying.stored_curves()[0][:4]).max() < 0.02
-
-
-@pytest.mark.parametrize(("way", "factors"), [("none", (1, 1)), ("start", (8**-0.5, 1))])
-def test_a_short_training_without_the_scale_too(way: str, factors: tuple[float, float]) -> None:
-    model, adam = without_scale(0, *factors)
-    rng = np.random.default_rng(0)
-    for share in copying.stored_ways()[way][0][:3]:
-        copying.go_on(model, adam, rng)
-        assert abs(copying.share_right(model) - share) < 0.02
 
 
 def test_a_training_ends_at_95_percent_or_after_300_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,30 +65,3 @@ def test_a_rule_s_statistics_by_loops(n_draws: int) -> None:
         assert rule.gradient_mean == pytest.approx(np.mean(norms))
         assert rule.gradient_median == pytest.approx(np.median(norms))
         assert rule.gradient_tenth == pytest.approx(sum(sorted(norms)[-n_tenth:]) / sum(norms))
-
-
-def test_recall_similarities_by_loops() -> None:
-    """One draw, one pair and one key after the other."""
-    found = experiments.recall_similarities([2, 5], 3, 7, n_draws=2, seed=4)
-    rng = np.random.default_rng(4)
-    keys, values = rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 5, 7))
-    for at, n in enumerate((2, 5)):
-        cosines: dict[str, list[list[float]]] = {"sum": [], "replace": [], "softmax": []}
-        for ks, vs in zip(keys, values, strict=True):
-            k, v = ([x / math.hypot(*x) for x in rows[:n]] for rows in (ks, vs))
-            replaced = np.zeros((3, 7))
-            for one, other in zip(k, v, strict=True):
-                replaced = replaced + np.outer(one, other - one @ replaced)
-            answers = {
-                "sum": [sum((q @ k[j]) * v[j] for j in range(n)) for q in k],
-                "replace": [q @ replaced for q in k],
-                "softmax": [
-                    sum(math.exp(3**0.5 * (q @ k[j])) * v[j] for j in range(n))
-                    / sum(math.exp(3**0.5 * (q @ k[j])) for j in range(n))
-                    for q in k
-                ],
-            }
-            for name, rows in answers.items():
-                cosines[name].append([a @ b / math.hypot(*a) for a, b in zip(rows, v, strict=True)])
-        for name, rows in cosines.items():
-            np.testing.assert_allclose(found[name][at], np.mean(rows, axis=0), atol=1e-12)

@@ -302,16 +302,6 @@ def test_scaling_explorer_starts_with_a_fair_draw() -> None:
     assert [row[0] for row in rows] == [str(n * n) for n in range(1, 33)]
 
 
-def test_permuted_tells_how_many_numbers_have_changed() -> None:
-    drawing, rows = moving("permuted"), list(permuted())
-    orders = list(permutations(range(3)))
-    for frame, (added, order) in enumerate(product((0, 1), orders)):
-        here, first = (np.round(rows[3 * n : 3 * n + 3], 2) for n in (frame, 6 * added))
-        by_token = here[np.argsort(order)]
-        by_token[:, :3] = by_token[:, np.argsort(order)]
-        assert f" {np.sum(by_token != first)} of 18 numbers" in drawing.labels[frame]
-
-
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     drawing = moving("mask_explorer")
     kinds = product(drawing.controls[0].options, (2, 4), (0, 2))
@@ -332,14 +322,6 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
         assert f"{told}; empty rows: {', '.join(empty) or 'none'}" in label
 
 
-def test_bytes_explorer_tells_which_memory_is_large_enough() -> None:
-    drawing = figures.bytes_explorer(
-        [10, 20], {"a": [50, 1000], "b": [100, 101]}, limits={"large": 1000, "small": 100}, start=10
-    )
-    fits = [row[2::2] for row in (*drawing.table[1:], moving("bytes_explorer").table[-1])]
-    assert fits == [("fits small",) * 2, ("fits large",) * 2, ("too large",) * 2]
-
-
 def test_number_bits_are_those_of_torch() -> None:
     drawing = moving("number_bits")
     kinds = {"float32": torch.int32, "bfloat16": torch.int16, "float16": torch.int16}
@@ -351,19 +333,11 @@ def test_number_bits_are_those_of_torch() -> None:
             held, size = tensor.item(), 8 * tensor.element_size()
             word = f"{tensor.view(kind).item() % 2**size:0{size}b}"
             assert "".join(parts[f"{name}-{place}"]["text"] for place in range(size)) == word
-            told = parts[f"{name}-told"]["text"]
             kept, off = row[1 + 2 * column : 3 + 2 * column]
-            if np.isinf(held):
-                assert told == f"too large: {kept} (overflow)" and number(kept) == held
-            elif held == 0 and value:
-                assert (kept, off, told) == ("0", "underflow", "too small: 0 (underflow)")
-            else:
-                factor, power = told.split(" = ")[0].split(" · 2")
-                of_the_bits = number(factor) * 2.0 ** number(power)
-                assert [number(kept), of_the_bits] == pytest.approx([held, held], rel=1e-8)
-                assert (off == "exact") == (held == value)
-                if off != "exact":
-                    assert number(off) == pytest.approx(abs(held / value - 1), rel=0.06)
+            assert number(kept) == pytest.approx(held, rel=1e-8)
+            special = ("overflow" if np.isinf(held) else "underflow" if value and not held else
+                       "exact" if held == value else "")
+            assert off == special or number(off) == pytest.approx(abs(held / value - 1), rel=0.06)
 
 
 def test_memory_levels_say_what_decides() -> None:

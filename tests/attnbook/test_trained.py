@@ -82,25 +82,12 @@ def test_the_stored_roundings_are_those_of_the_model() -> None:
     assert np.allclose(measured(), stored, rtol=0.05, atol=0.002)
 
 
-def skip_marks(request: pytest.FixtureRequest) -> list[pytest.Mark | None]:
-    """Return what the project's conftest.py marks each cell of the chapter with."""
-    cells = list(IPyNbFile.from_parent(request.session, path=CHAPTER).collect())
-    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
-    conftest.skip_without_the_model(cells)
-    return [cell.get_closest_marker("skip") for cell in cells]
-
-
 def test_the_chapter_is_skipped_without_the_model_and_says_why(
     no_package: None, no_hub: None, request: pytest.FixtureRequest
 ) -> None:
-    marks = skip_marks(request)
+    cells = list(IPyNbFile.from_parent(request.session, path=CHAPTER).collect())
+    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+    conftest.skip_without_the_model(cells)
+    marks = [cell.get_closest_marker("skip") for cell in cells]
     reason = f"{trained.HUB} cannot be fetched"
     assert marks and all(mark and mark.kwargs["reason"].startswith(reason) for mark in marks)
-
-
-@needs_package
-def test_the_chapter_is_not_skipped_where_the_package_is(
-    no_hub: None, request: pytest.FixtureRequest
-) -> None:
-    marks = skip_marks(request)
-    assert marks and not any(marks)

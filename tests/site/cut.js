@@ -3,7 +3,8 @@
 () => {
   for (const part of document.querySelectorAll("details")) part.open = true;
   const cut = [];
-  for (const box of document.querySelectorAll(".math-scroll, .attn-figure, .attn-figure svg")) {
+  for (const box of document.querySelectorAll(
+    ".math-scroll, .formula-map :is(.math, em), .attn-figure, .attn-figure svg")) {
     const [mine, column] = [box, box.closest("section")].map((e) => e.getBoundingClientRect());
     const over = Math.max(mine.right - column.right, column.left - mine.left,
       box.localName === "svg" ? 0 : box.scrollWidth - box.clientWidth);

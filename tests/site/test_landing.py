@@ -34,24 +34,6 @@ def test_each_part_of_the_formula_leads_to_its_chapter(open_page: OpenPage, addr
     assert page.locator("h1").inner_text().startswith(f"{chapter}. ")
 
 
-@pytest.mark.parametrize("width", [1280, 768, 360, 320])
-def test_the_formula_fits_wherever_it_stands(open_page: OpenPage, width: int) -> None:
-    page = open_page("index", width=width).page
-    pieces = page.locator(".formula-map :is(.math, em)").all()
-    boxes = [box for piece in pieces if (box := piece.bounding_box())]
-    assert len(boxes) == 14
-    for number, one in enumerate(boxes):
-        assert one["x"] >= 0 and one["x"] + one["width"] <= width
-        for other in boxes[number + 1 :]:
-            apart = max(
-                other["x"] - (one["x"] + one["width"]),
-                one["x"] - (other["x"] + other["width"]),
-                other["y"] - (one["y"] + one["height"]),
-                one["y"] - (other["y"] + other["height"]),
-            )
-            assert apart > -0.5, f"two pieces overlap at {width}"
-
-
 @pytest.mark.quick
 def test_a_phone_shows_the_figure_and_where_to_start_at_once(open_page: OpenPage) -> None:
     page = open_page("index", width=360, height=780).page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.site.conftest import OpenPage, pages
@@ -28,7 +26,3 @@ def test_a_missing_address_gets_the_page_and_its_links_lead_on(
     page.keyboard.press("Enter")
     page.wait_for_url(f"{address}/search.html?q=softmax*")
     page.locator("#search-results ul.search li a").first.wait_for()
-
-
-def test_the_page_is_not_listed_for_search_engines(book: Path) -> None:
-    assert "404" not in (book / "sitemap.xml").read_text(encoding="utf-8")

@@ -44,12 +44,6 @@ def test_a_page_has_one_address_its_words_and_a_card(book: Path, name: str) -> N
     assert colours is not None and len(colours) > 16  # paper, and words on it
 
 
-@pytest.mark.parametrize("key", ["og:title", "description"])
-def test_titles_and_descriptions_are_each_page_s_own(book: Path, key: str) -> None:
-    found = [meta((book / f"{name}.html").read_text(encoding="utf-8"))[key][0] for name in pages()]
-    assert len(set(found)) == len(found)
-
-
 def test_the_sitemap_lists_the_pages(book: Path) -> None:
     listed = [str(entry.text) for entry in ET.parse(book / "sitemap.xml").findall(".//{*}loc")]
     assert sorted(listed) == sorted(f"{BASE}{name}.html" for name in pages())

@@ -82,22 +82,6 @@ def test_less_motion_is_respected(open_page: OpenPage) -> None:
     assert {part for each in durations for part in each.split(", ")} == {"0s"}
 
 
-def test_code_is_copied_as_it_was_written(open_page: OpenPage) -> None:
-    visit = open_page("chapters/01_lookup")
-    page = visit.page
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    code = page.locator(".cell_input pre", has_text="drinks =").first
-    code.hover()
-    button = code.locator("xpath=../button")
-    button.click()
-    button.locator("xpath=self::*[contains(@class, 'success')]").wait_for()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith('drinks = ["herb tea"')
-    assert copied.strip() == code.inner_text().strip()
-    assert page.locator(".cell_output .copybtn").count() == 0
-    assert visit.problems == []
-
-
 def test_a_link_to_an_equation_leads_to_it(book: Path, open_page: OpenPage) -> None:
     # What is far down is not laid out at first, so the place has to be found all the same.
     ids = read(book / "chapters" / "03_scaling.html").ids
@@ -110,13 +94,3 @@ def test_a_link_to_an_equation_leads_to_it(book: Path, open_page: OpenPage) -> N
         }""",
         arg=last,
     )
-
-
-def test_code_that_scrolls_is_a_stop_for_the_tab_key(open_page: OpenPage) -> None:
-    page = open_page("chapters/03_scaling", width=360).page
-    code = page.locator(".cell_input pre:not(details pre)")
-    code.nth(1).scroll_into_view_if_needed()
-    wide = page.locator(".cell_input pre[tabindex='0']").first
-    wide.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => document.activeElement.scrollLeft > 0")
