@@ -137,13 +137,6 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
-def test_heatmap_prints_the_digits_asked_for_and_colours_against_its_limit() -> None:
-    drawing = figures.heatmap([[4.0, -0.01, -np.inf]], name="raw", digits=1, limit=8.0)
-    assert {"4.0", "0.0", "−∞"} <= set(texts(drawing))  # a rounded zero has no sign
-    assert "row 0: 4.0, 0.0, −∞" in drawing.alt
-    assert 'fill-opacity="0.250"' in drawing.svg
-
-
 def test_the_handout_differs_where_half_a_unit_of_the_last_digit_does_not_explain_it() -> None:
     told = figures.handout_links(examples.published_identity())._repr_html_()
     for link, differ in {
@@ -173,13 +166,6 @@ def test_lines_tell_where_they_cross() -> None:
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
-
-
-def test_bars_print_whole_numbers_without_decimals_and_a_true_minus() -> None:
-    whole = figures.bars(["a", "b"], {"n": [8, -23]}, y_title="bits", alt="two bars of whole bits")
-    assert {"8", "−23"} <= set(texts(whole))
-    mixed = figures.bars(["a", "b"], {"n": [8, -0.5]}, y_title="y", alt="two bars, one is a half")
-    assert {"8.00", "−0.50"} <= set(texts(mixed))
 
 
 WORDS = "one two three four five"

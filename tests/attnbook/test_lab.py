@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from attnbook import lab
 from attnbook.lab import my_attention
 from attnbook.lab.__main__ import main
-from attnbook.lab._memory import TORCHS_OWN
+from attnbook.lab._memory import TORCHS_OWN, Kept
 from attnlib import torch_blockwise, torch_dense
 
 DENSE = torch_dense.scaled_dot_product_attention
@@ -226,6 +226,15 @@ def test_a_program_that_ends_is_a_failure() -> None:
 
 
 # -- the memory ----------------------------------------------------------------------------------
+
+
+def test_what_stays_is_counted_until_it_is_let_go() -> None:
+    query, key = (torch.ones(7, requires_grad=True) for _ in range(2))
+    with (kept := Kept(lambda query, key: (query * key) * key)):
+        output = kept(query=query, key=key)
+    assert kept.now == kept.most == 21  # query, key and their product
+    del output
+    assert (kept.now, kept.most) == (0, 21)
 
 
 def rows_at_a_time(part: Callable[..., Any]) -> Callable[..., Tensor]:

@@ -350,14 +350,6 @@ def test_memory_levels_say_what_decides() -> None:
     assert f"{1 + large / small:.0f} times less traffic" in drawing.svg
 
 
-def test_words_lean_to_a_side_as_often_as_is_told() -> None:
-    sides = [1 if side == "water" else -1 for side in drawings.BANKS.values()]
-    for way, label in enumerate(moving("word_in_context").labels):
-        leans = [row[-1] for row in list(word_in_context())[3 * way : 3 * way + 3]]
-        right = sum(lean * side > 0 for lean, side in zip(leans, sides, strict=True))
-        assert f"expected side in {right} of 3" in label
-
-
 def test_the_first_screen_tells_where_bank_leans() -> None:
     water, money, bank = words.vectors("water money bank")
     for sentence, side, label in zip(
@@ -378,13 +370,6 @@ def test_the_walk_backward_counts_the_blocks_that_are_moved(loop: int) -> None:
     read = 2 * n + 2 * tiles + inner * (tiles - n)  # a sum that begins is not read
     told = f"after the last tile. Blocks moved so far: {read} read, {inner * tiles + outer * n} "
     assert told in moving("backward_walk").labels[(n**2 + 2) * (loop + 1) - 1]
-
-
-def test_the_timetable_of_a_ring_tells_what_the_devices_used() -> None:
-    labels, rows = moving("ring_timetable").labels, [[*row][-2:] for row in ring_timetable()]
-    for label, own in zip((labels[2], labels[5]), (rows[:9], rows[9:]), strict=True):
-        used, lasted = np.sum(own, axis=0)  # both of three devices
-        assert f"time {lasted / 3:g}, of which the devices used {used / lasted:.0%}." in label
 
 
 def test_what_turns_with_the_position_keeps_its_product() -> None:
@@ -414,11 +399,3 @@ def test_the_atlas_tells_what_each_head_looks_at() -> None:
     means = (first[:, 1, 0] + first[:, 2, 1]) / 2, first[..., 0].mean(-1), first[:, 1, 0]
     shown_means = [[number(cell) for cell in row[1:4]] for row in drawing.table[1:]]
     np.testing.assert_allclose(shown_means, 100 * np.transpose(means), atol=0.501)
-
-
-@pytest.mark.parametrize("heads", [drawings.HEADS, [[0, 1, 0], [0, 0, 1]]])
-def test_heads_tell_two_letters_apart_that_their_mean_may_not(heads: list[list[float]]) -> None:
-    drawing, exact = figures.which_head(drawings.PEOPLE, drawings.LETTERS, heads), heads[0][1] == 1
-    for step, label in enumerate(drawing.labels[1:4]):
-        same = exact and step == 0
-        assert f"the two envelopes {'are the same' if same else 'differ'}." in label
