@@ -35,8 +35,9 @@ ROOT = "scale = max(1, query.shape[-1]) ** -0.5"
 FUTURE = "j <= i[:, None]"
 KEPT = "        ctx.options = is_causal, scale\n"
 KEPT_TILES = """\
-        tiles, n_keys = Tiles(query, key, mask, is_causal, scale), key.shape[-2]
-        ctx.kept = [tiles.scores(rows, slice(0, n_keys))[0] for rows in blocks(query.shape[-2])]
+        tiles = Tiles(query, key, mask, is_causal, scale)
+        ctx.kept = [tiles.scores(rows, columns)[0] for rows in blocks(query.shape[-2])
+                    for columns in tiles.columns(rows)]
 """
 OWN = "Blockwise.apply(q, k, v, attn_mask, is_causal, scale)"
 LOOP = f"(fold{OWN[15:]}[0] if query.shape[-2] * key.shape[-2] else {OWN})"

@@ -33,7 +33,10 @@ def test_later_tokens_are_hidden_by_the_library_itself() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("BLOOM 176B", "ALiBi"),
+        ("OLMo 2 7B", "rotary, QK-norm"),
         ("DeepSeek-V3", "latent of 512, rotary"),
+        ("SmolLM3 3B", "16/4 heads; rotary (27/36)"),
         ("gpt-oss-120b", "64/8 heads, rotary, sinks; window 128 (18/36)"),
         ("Qwen3-Next 80B", "linear (36/48); 16/2 heads, rotary, QK-norm, gate (12/48)"),
         ("DeepSeek-V3.2-Exp", "latent of 512, rotary, best 2048"),

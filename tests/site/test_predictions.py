@@ -110,6 +110,7 @@ def test_guesses_can_be_deleted_all_at_once(open_page: OpenPage) -> None:
     assert not button.is_visible()
     commit(page, "ten")
     page.goto(page.url.replace("03_scaling", "01_lookup"))
+    assert page.locator(".predicted details[open]").count() == 0  # a guess is of its page alone
     button.click()
     assert not button.is_visible()
     assert page.evaluate("Object.keys(localStorage).filter(key => key.includes('guess'))") == []
