@@ -112,8 +112,9 @@ def test_only_scores_of_minus_infinity_give_zeros(form: Implementation) -> None:
 
 @every_implementation
 def test_nan_comes_out_however_little_it_weighs(form: Implementation) -> None:
-    query, key, value = np.array([[1.0]]), np.array([[0.0], [-1e4]]), np.array([[1.0], [np.nan]])
-    assert np.isnan(form(query, key, value)).all()
+    query, key, value = np.ones((1, 1)), np.array([[0.0], [-1e4], [0.0]]), np.ones((3, 1))
+    value[1] = np.nan
+    assert np.isnan(form(query, key, value, np.array([True, True, False]))).all()
 
 
 @ON_ARRAYS
@@ -224,11 +225,8 @@ def test_compiled_whole_for_one_length_and_then_for_another(form: Implementation
     attend = form.function("scaled_dot_product_attention_with_lse")
 
     def total(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        shared = key[:, :1], value[:, :1]
-        results = [
-            *attend(query, key, value, is_causal=True),
-            *attend(query, *shared, mask, enable_gqa=True),
-        ]
+        band: Any = {"window": (3, 1), "causal_align": "bottom-right"}
+        results = attend(query, key[:, :1], value[:, :1], mask, enable_gqa=True, **band)
         return torch.stack([x.masked_fill(x == -math.inf, 0).sin().sum() for x in results])
 
     torch.compiler.reset()

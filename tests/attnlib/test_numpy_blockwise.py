@@ -110,7 +110,7 @@ def test_what_saw_nothing_gives_zeros(dtype: str) -> None:
 def test_half_precision_is_added_up_in_float32() -> None:
     n_keys = 4097  # float16 has none between 4096 and 4100
     scores, ones = np.zeros((1, n_keys), np.float16), np.ones((n_keys, 1), np.float16)
-    state = SoftmaxState.empty((1,), 1, np.float32).update(scores, ones)
+    state = SoftmaxState.empty((1,), 1, np.float16).update(scores, ones)
     assert state.ell.item() == state.o.item() == n_keys
 
 

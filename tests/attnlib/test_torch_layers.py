@@ -113,6 +113,7 @@ def test_what_is_not_given_is_d_model_or_left_out() -> None:
     assert set(MultiHeadSelfAttention(4, 2).state_dict()) == names
     learned = MultiHeadSelfAttention(4, 2, positions="learned", max_seq_len=3)
     assert set(learned.state_dict()) == {"learned", *names}
+    assert "is_causal=True, max_seq_len=None" in repr(SelfAttention(3, is_causal=True))
 
 
 # -- several heads ---------------------------------------------------------------------------------
