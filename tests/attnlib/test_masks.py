@@ -29,6 +29,7 @@ def test_causal() -> None:
 
 
 def test_padding() -> None:
+    assert picture(masks.padding([1, 3, 0], 3)[:, 0, 0]) == ["x..", "xxx", "..."]
     mask = masks.padding([1, 3, 0, 5], 5, side="left")
     assert picture(mask[:, 0, 0]) == ["....x", "..xxx", ".....", "xxxxx"]
     long = masks.padding(np.array([200], np.uint8), 300, side="left")
@@ -87,6 +88,14 @@ def test_alibi() -> None:
     np.testing.assert_allclose(last, -slope * abs(i + 2 - j), rtol=3e-7)
     assert not np.signbit(first[first == 0]).any()
     assert masks.alibi(5, 0, 3).shape == (5, 0, 3)
+
+
+def test_alibi_does_not_take_the_default_dtype_of_torch() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert masks.alibi(3, 5, like=torch.zeros(1)).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 # -- masks together --------------------------------------------------------------------------------

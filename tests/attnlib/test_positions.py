@@ -139,13 +139,6 @@ def test_inputs_stay_and_layout_does_not_matter() -> None:
 
 
 @both_conventions
-def test_nothing_in_nothing_out(interleaved: bool) -> None:
-    for shape in ((B, 0, D), (0, T, D), (T, 0)):
-        for x in (np.zeros(shape), torch.zeros(shape)):
-            assert rotary(x, interleaved=interleaved).shape == shape
-
-
-@both_conventions
 def test_gradients_vmap_compile_and_meta(interleaved: bool) -> None:
     turn = functools.partial(rotary, interleaved=interleaved)
     x, places = torch.tensor(drawn(B, H, T, 4)), torch.arange(3, 3 + T)

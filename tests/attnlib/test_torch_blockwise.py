@@ -36,7 +36,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Te
 @pytest.mark.parametrize(("n_queries", "n_keys"), [(150, 77), (33, 200)])
 def test_long_sequences_in_blocks_of_its_own_choice(n_queries: int, n_keys: int, kind: str) -> None:
     """On a machine with a cache of 4 KiB, so that rows have several blocks and a ragged tail."""
-    arrays = drawn((2, 1, n_queries, E), (3, n_keys, E), (2, 3, n_keys, E_V))
+    arrays = drawn((2, 3, n_queries, E), (3, n_keys, E), (2, 3, n_keys, E_V))
     if kind in ("boolean", "floating"):
         [mask] = drawn((n_queries, n_keys), seed=4)
         arrays.append(mask > 1 if kind == "boolean" else np.where(mask > 1, mask, -np.inf))

@@ -16,7 +16,7 @@ from implementations import array
 from torch import Tensor
 
 from attnlib import torch_dense
-from attnlib.torch_decoding import KVCache, attend, merge
+from attnlib.torch_decoding import KVCache, attend, merge, scaled_dot_product_attention
 from attnlib.torch_layers import MultiHeadSelfAttention
 
 B, H, H_KV, T, E, E_V = 3, 6, 2, 67, 5, 7
@@ -100,6 +100,15 @@ def test_any_chunks_give_what_one_pass_gives(
         output = in_chunks(sizes, new, cache, window=window, block_size_k=block_size_k)
         assert cache.lengths == (T,) * B and output.dtype == dtype
         torch.testing.assert_close(output.double(), wanted, rtol=close, atol=close)
+
+
+def test_the_pieces_are_those_that_are_asked_for() -> None:
+    """Their results are equal but for the last bits, in which they are not."""
+    new = tokens()
+    whole, pieces = (
+        scaled_dot_product_attention(*new, enable_gqa=True, block_size_k=n) for n in (None, 3)
+    )
+    assert not torch.equal(whole, pieces)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.3, 1e60])
@@ -203,6 +212,20 @@ def test_keys_before_a_window_are_not_read() -> None:
         assert bits(both[0]) == bits(both[1])
         for each in (cache, plain):
             each.truncate([20] * B)
+
+
+def test_nan_in_what_is_seen_comes_out() -> None:
+    new, cache = tokens(n_tokens=4), empty()
+    new[1][1, 0, 2, 2] = math.nan
+    wrong = torch.isnan(in_chunks([1] * 4, new, cache)).all(-1)
+    assert wrong[1, : H // H_KV, 2:].all() and wrong.sum() == H // H_KV * 2
+
+
+def test_gradients_are_not_needed_where_none_are_recorded() -> None:
+    new, cache = [x.requires_grad_() for x in tokens(n_tokens=2)], empty()
+    with torch.no_grad():
+        assert not attend(*new, cache).requires_grad
+    assert not cache.key.requires_grad
 
 
 def test_one_dtype_serves_under_autocast() -> None:

@@ -89,13 +89,6 @@ def assert_same(got: Tensor, expected: Any, rtol: float = 1e-11) -> None:
 # -- one head --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [(), (2, B)])
-def test_self_attention_is_the_matrix_form(batch: tuple[int, ...]) -> None:
-    layer, X = SelfAttention(5, 3, 11).double(), drawn(*batch, T, 5)
-    matrices = (W.weight.numpy(force=True).T for W in (layer.W_Q, layer.W_K, layer.W_V))
-    assert_same(layer(X), numpy_dense.self_attention(X.numpy(), *matrices))
-
-
 def test_self_attention_has_biases_and_takes_masks_and_lengths() -> None:
     layer, X = SelfAttention(5, 3, 11, bias=True, is_causal=True).double(), drawn(B, T, 5)
     layer = with_nothing_at_0(layer)
@@ -113,6 +106,7 @@ def test_what_is_not_given_is_d_model_or_left_out() -> None:
     assert set(MultiHeadSelfAttention(4, 2).state_dict()) == names
     learned = MultiHeadSelfAttention(4, 2, positions="learned", max_seq_len=3)
     assert set(learned.state_dict()) == {"learned", *names}
+    assert "is_causal=True, max_seq_len=None" in repr(SelfAttention(3, is_causal=True))
 
 
 # -- several heads ---------------------------------------------------------------------------------

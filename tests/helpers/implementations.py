@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,27 +33,17 @@ DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
 def tensor(array: Array, device: str = "cpu") -> torch.Tensor:
-    """Return the array as a tensor, strides and all; a copy where torch has no such view."""
-    if any(stride < 0 for stride in array.strides) or not array.flags.aligned:
-        array = array.copy()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        if array.dtype == DTYPES["bfloat16"]:
-            view = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        else:
-            view = torch.from_numpy(array)
-    if device == "cpu" or not view.numel():
-        return view.to(device)
-    # A plain copy to a device would drop gaps and strides of 0.
-    extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
-    return view.as_strided((extent,), (1,)).to(device).as_strided(view.shape, view.stride())
+    """Return the array as a tensor, in memory of its own."""
+    if array.dtype == DTYPES["bfloat16"]:
+        return tensor(array.astype(np.float32), device).bfloat16()
+    return torch.from_numpy(np.array(array)).to(device)
 
 
 def array(result: torch.Tensor) -> Array:
-    """Return the tensor's memory as an array."""
+    """Return the tensor as an array."""
     result = result.detach().cpu()
     if result.dtype == torch.bfloat16:
-        return result.view(torch.int16).numpy().view(DTYPES["bfloat16"])
+        return result.float().numpy().astype(DTYPES["bfloat16"])
     return result.numpy()
 
 
