@@ -187,8 +187,8 @@ def write_normalised(path: Path, notebook: Notebook) -> bool:
 def execute(path: Path) -> None:
     """Run the notebook from top to bottom in its folder and store what it shows.
 
-    The file is written only when every cell did what it says: none raises, but for those with the
-    tag `raises-exception`, which do.
+    The file is written only when no cell raises, but for those with the tag `raises-exception`.
+    That these do is a rule of the pages (tests/chapters/honesty).
 
     Raises:
         NotebookError: which cell did not, and its traceback.

@@ -409,7 +409,7 @@ def flash_like(fault: str = "") -> Kernel:
     """Return a kernel for (B, S, H, D) in half precision, with texts in a row and small pages."""
     kernel = adapted("flash_attn", flash_functions(fault, page=16))
     assert kernel.pages is not None
-    return replace(kernel, pages=replace(kernel.pages, page=16))
+    return replace(kernel, head_dims=[64, 128], pages=replace(kernel.pages, page=16))
 
 
 def sixteens_like(fault: str = "") -> Kernel:

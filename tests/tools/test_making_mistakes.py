@@ -32,10 +32,10 @@ def make(*options: str) -> subprocess.CompletedProcess[str]:
 NOT_MISTAKES = """\
 [attnlib/masks.py]
 a query does not see its own key
-- return keys <= positions
-+ return keys < positions
+- seen: Kind = keys <= positions
++ seen: Kind = keys < positions
 a change that changes nothing
-+ return (keys <= positions)
++ seen: Kind = (keys <= positions)
 what cannot be imported
 - import numpy as np
 + import nump as np
