@@ -49,10 +49,10 @@ def replay(query: Array, key: Array, value: Array, is_causal: bool = False) -> A
 
 
 def right_at_first(query: Array, key: Array, value: Array, is_causal: bool = False) -> Array:
-    """Be right fifty times."""
+    """Be right in the first call of each of 47 cases, and once more."""
     global calls
     calls += 1
-    return right(query, key, value, is_causal=is_causal) if calls <= 50 else zeros(query, value)
+    return right(query, key, value, is_causal=is_causal) if calls <= 48 else zeros(query, value)
 
 
 def right_once(query: Array, key: Array, value: Array, is_causal: bool = False) -> Array:
