@@ -7,9 +7,10 @@ import pytest
 
 from attncheck import _definition
 from attncheck._calls import Call, Given
-from attncheck.suites import SUITES, WRONG, asked
+from attncheck.suites import SUITES, WRONG, asked, correct_kernel
 from attncheck.suites.__main__ import main
 from attncheck.suites.attentions import Question, attention, rounded
+from attncheck.suites.published import Suite, e5m2, in_mxfp4
 from attncheck.suites.rules import allclose, twice_the_peer
 
 
@@ -42,7 +43,7 @@ def test_a_mistake_that_no_call_can_show_is_not_asked() -> None:
     assert not own.asks("corner")
     square = Question(own.query[:2], own.key[:, :5], own.value[:, :5], "float32", "top-left", 1.0)
     asks = {wrong for wrong in WRONG if square.asks(wrong)}
-    assert asks == {"mean", "1/d", "flipped", "reversed", "half", "zeros"}
+    assert asks == {"mean", "scale 0", "1/d", "flipped", "reversed", "half", "zeros"}
 
 
 def test_numbers_are_rounded_to_the_dtype() -> None:
@@ -62,11 +63,13 @@ def test_rules() -> None:
 
 # What a published suite lets pass, where this takes no second; the page has all.
 PASSING = {
-    "FlagGems, quick mode": ["mean", "no scale", "1/d", "flipped", "reversed"],
-    "Triton tutorial 06, fp8": [
-        "mean", "no scale", "1/d", "flipped", "reversed", "tile", "half", "zeros",
+    "FlagGems, public op, quick mode": [
+        "mean", "scale 0", "no scale", "1/d", "flipped", "reversed",
     ],
-    "TorchCode, causal attention": ["no scale", "1/d", "flipped", "half"],
+    "Triton tutorial 06, fp8": [
+        "mean", "scale 0", "no scale", "1/d", "flipped", "reversed", "tile", "half", "zeros",
+    ],
+    "TorchCode, causal attention": ["scale 0", "no scale", "1/d", "flipped", "half"],
     "FlashAttention": [],
     "MLX": [],
 }
@@ -81,15 +84,27 @@ def test_what_passes_a_suite(name: str) -> None:
 
 
 def test_the_right_attention_passes_every_suite() -> None:
-    quick = [suite for suite in SUITES if not suite.name.startswith(("KernelBench", "GPU MODE"))]
-    for suite in quick:
+    for suite in SUITES:
         assert all((call("") or 0) < 1 for call in suite.asks(False)), suite.name
+
+
+@pytest.mark.parametrize("suite", [s for s in SUITES if s.mend], ids=lambda suite: suite.name)
+def test_a_mended_suite_accepts_a_correct_kernel(suite: Suite) -> None:
+    assert correct_kernel(suite) < 0.8
+
+
+def test_few_bits() -> None:
+    x = np.array([1.1, 1.13, 300, -7, 2.0**-16, 0], np.float32)
+    assert e5m2(x).tolist() == [1.0, 1.25, 320.0, -7.0, 2.0**-16, 0.0]
+    key = np.linspace(-6, 6, 32, dtype=np.float32).reshape(1, 1, 32)
+    four = in_mxfp4(Question(key, key, key, "float32")).key
+    assert set(np.abs(four).ravel().tolist()) == {0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
 
 def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["torchcode"]) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("TorchCode"))
-    assert row.split()[3:] == ["·", "PASSES", "PASSES", "PASSES", "·", "PASSES", "·"]
+    assert row.split()[3:] == ["·", *4 * ["PASSES"], "·", "PASSES", "·"]
     assert "duoan/TorchCode" in said and "one comparison with a reference" in said
     assert main(["nothing of that name"]) == 2

@@ -1,4 +1,4 @@
-"""The right attention, and ten that are wrong in one thing each."""
+"""The right attention, a correct kernel that rounds, and eleven with one mistake each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 TILE = 64  # keys, of which the last tile is dropped
+KERNEL = "kernel"  # correct, and not the reference: it rounds its weights to the call's dtype
 
 # What is wrong, and how the page calls it.
 WRONG = {
     "mean": "the plain mean of all values: queries and keys are not read",
+    "scale 0": "scores times 0: the mean of the values that a query may see",
     "no scale": "scores that are not divided",
     "1/d": "scores divided by d, not by its root",
     "flipped": "scores with the other sign",
@@ -88,7 +90,7 @@ def rounded(x: Array, dtype: str) -> Array:
 
 
 def attention(asked: Question, wrong: str = "") -> Array:
-    """Return the output (H, L, d_v) in the call's dtype: the right one, or that of a mistake."""
+    """Return the output (H, L, d_v) in the call's dtype: right, of a correct kernel, or wrong."""
     (n_heads, n_queries, d), n_key_heads = asked.query.shape, len(asked.key)
     heads = np.arange(n_heads)
     own = heads % n_key_heads if wrong == "groups" else heads * n_key_heads // n_heads
@@ -97,13 +99,17 @@ def attention(asked: Question, wrong: str = "") -> Array:
         mean = value.mean(axis=1, keepdims=True) * (wrong == "mean")
         return rounded(np.broadcast_to(mean, (n_heads, n_queries, value.shape[-1])), asked.dtype)
     products = asked.query @ asked.key[own].swapaxes(1, 2) if wrong == "groups" else asked.products
-    factor = {"no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}.get(wrong, asked.factor)
+    factors = {"scale 0": 0.0, "no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}
+    factor = factors.get(wrong, asked.factor)
     scores = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
     if asked.bias is not None:
         scores += asked.bias[:, None]
     scores[..., ~_seen(asked, wrong)] = -np.inf
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
+    total = weights.sum(axis=-1, keepdims=True)
+    if wrong == KERNEL:
+        return rounded(rounded(weights, asked.dtype) @ value / total, asked.dtype)
+    weights /= total
     return rounded(weights @ value, asked.dtype)
 
 

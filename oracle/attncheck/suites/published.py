@@ -1,4 +1,4 @@
-"""The published suites: where they stand, what they ask, how they decide, and a mend in one line.
+"""The published suites: where they stand, what they ask, how they decide, and a mend.
 
 Batches and heads are independent, so one or a few of them stand for all. Gradients are left out.
 Numbers are drawn anew from the distribution that a suite states, in one draw with a fixed seed.
@@ -7,11 +7,11 @@ Numbers are drawn anew from the distribution that a suite states, in one draw wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncheck.suites.attentions import Array, Question, attention
+from attncheck.suites.attentions import KERNEL, Array, Question, attention
 from attncheck.suites.rules import Rule, allclose, digits, mean_square, twice_the_peer
 
 # What a call says of an attention: its error in units of what is allowed, None if it does not ask.
@@ -100,17 +100,26 @@ def kernel_bench(tolerance: float, *dtypes: str) -> Callable[[bool], Iterator[As
     return asks
 
 
-def triton_tutorial(tolerance: float, mend: float) -> Callable[[bool], Iterator[Ask]]:
+def triton_tutorial(fp8: bool) -> Callable[[bool], Iterator[Ask]]:
     def asks(mended: bool) -> Iterator[Ask]:
-        rng, rule = np.random.default_rng(3), allclose(mend if mended else tolerance, 0)
+        rng, rule = np.random.default_rng(3), allclose(1e-2, 0)
         for length in (128, 1024):
             for causal in ("", "top-left"):
-                both = length, length
-                yield call(
-                    rng, spread(0.5), (2, 2), both, 64, "float16", rule, causal=causal, scale=0.5
-                )
+                query, key, value = (spread(0.5)(rng, 2, length, 64) for _ in range(3))
+                asked = Question(query, key, value, "float16", causal, scale=0.5)
+                yield in_fp8(asked, mended) if fp8 else compared(asked, rule)
 
     return asks
+
+
+def in_fp8(given: Question, mended: bool) -> Ask:
+    """Return a call whose kernel gets inputs in e5m2, and writes its output so too."""
+    asked = replace(given, query=e5m2(given.query), key=e5m2(given.key), value=e5m2(given.value))
+    right = attention(asked if mended else given)
+    rule = allclose(0.1, 0.15) if mended else allclose(3, 0)
+    return lambda wrong: (
+        rule(asked, e5m2(attention(asked, wrong)), right) if asked.asks(wrong) else None
+    )
 
 
 def vllm_paged(with_alibi: bool) -> Callable[[bool], Iterator[Ask]]:
@@ -119,6 +128,8 @@ def vllm_paged(with_alibi: bool) -> Callable[[bool], Iterator[Ask]]:
         for n_heads, n_key_heads, d in ((40, 40, 32), (64, 8, 32), (40, 40, 128)):
             draw = normal if mended else uniform(-(d**-0.5), d**-0.5)
             for alibi in (False, True)[: 1 + with_alibi]:
+                # The shortest of seven lengths that random.seed(0) draws with 163 or 227 KiB of
+                # shared memory. Less memory gives shorter ones: with 99 KiB 1327, with 64 KiB 664.
                 n_keys = 2654
                 shapes = (n_heads, 1, d), (n_key_heads, n_keys, d), (n_key_heads, n_keys, d)
                 query, key, value = (draw(rng, *shape) for shape in shapes)
@@ -145,9 +156,11 @@ def gpu_mode_mla(mended: bool) -> Iterator[Ask]:
         ) -> float | None:
             if not asked[0].asks(wrong):
                 return None
-            got = np.stack([attention(one, wrong) for one in asked])
+            # A correct kernel may keep the cache in mxfp4.
+            ours = [in_mxfp4(one) for one in asked] if wrong == KERNEL else asked
+            got = np.stack([attention(one, wrong) for one in ours])
             if mended:
-                return float(((got - right) ** 2).sum() / (0.01 * np.square(right).sum()))
+                return float(((got - right) ** 2).sum() / (0.03 * np.square(right).sum()))
             return allclose(0.1, 0.1, share=0.05)(asked[0], got, np.stack(right))
 
         yield ask
@@ -158,6 +171,23 @@ def e4m3(x: Array) -> Array:
     scale = np.abs(x).max() / 448
     step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(x / scale), 2.0**-6))) - 3)
     return np.asarray(np.round(x / scale / step) * step * scale, np.float32)
+
+
+def e5m2(x: Array) -> Array:
+    """Return numbers with 5 bits of exponent and 2 of mantissa."""
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(x), 2.0**-14))) - 2)
+    return np.asarray(np.round(x / step) * step, np.float32)
+
+
+def in_mxfp4(asked: Question) -> Question:
+    """Return the call with keys, and values that are part of them, of 4 bits: blocks of 32 numbers
+    share a power of 2, and each has 2 bits of exponent and 1 of mantissa."""
+    blocks = asked.key.reshape(-1, 32)
+    scale = 2.0 ** (np.floor(np.log2(np.abs(blocks).max(axis=1, keepdims=True))) - 2)
+    small = np.clip(blocks / scale, -6, 6)
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(small), 1))) - 1)
+    key = (np.round(small / step) * step * scale).reshape(asked.key.shape)
+    return replace(asked, key=key, value=key[..., : asked.value.shape[-1]])
 
 
 def vllm_backends(_: bool) -> Iterator[Ask]:
@@ -270,19 +300,21 @@ SUITES = (
         "KernelBench 1/97, half precision",
         "ScalingIntelligence/KernelBench, KernelBench/level1/97_ScaledDotProductAttention.py at "
         "06e49e8 (2026-01-02) and src/kernelbench/eval.py at 7a0fae9 (2026-02-27)",
-        "Compares kernels that language models write, above all their speed.",
+        "Compares kernels that language models write. Float32 is its default, and it flags a "
+        "kernel that is more than ten times as fast as the reference.",
         kernel_bench(1e-2, "float16", "bfloat16"),
         "torch.randn in place of torch.rand",
     ),
     Suite(
-        "FlagGems, quick mode",
+        "FlagGems, public op, quick mode",
         "flagos-ai/FlagGems, tests/test_scaled_dot_product_attention.py at 2023ce1 (2026-08-07)",
-        "Holds attention for the chips of many vendors against torch's.",
+        "Holds attention for the chips of many vendors against torch's. Another test of the file, "
+        "of the op below with 64 causal keys and the logsumexp, is not asked here.",
         flag_gems(quick=True),
         "torch.randn in place of uniform_(-0.05, 0.05), and atol 1e-3",
     ),
     Suite(
-        "FlagGems, causal cases too",
+        "FlagGems, public op, all cases",
         "the same file",
         "The first rows of a causal case see two or three keys, whose weights differ.",
         flag_gems(quick=False),
@@ -294,7 +326,7 @@ SUITES = (
         "Holds the kernel of PagedAttention: pages in random order, long contexts. It is about "
         "addresses: which keys, which heads, how many.",
         vllm_paged(with_alibi=False),
-        "normal_() in place of uniform_(-scale, scale)",
+        "normal_() in place of uniform_(-scale, scale), for these cases",
     ),
     Suite(
         "vLLM paged attention, with ALiBi",
@@ -305,15 +337,15 @@ SUITES = (
     Suite(
         "Triton tutorial 06, fp8",
         "triton-lang/triton, python/tutorials/06-fused-attention.py at 5c846f0 (2025-12-02)",
-        "The tutorial that many kernels began with; its test in fp8 shows that they run.",
-        triton_tutorial(3, 0.2),
-        "atol 0.2: inputs rounded to fp8 move the output by up to 0.13",
+        "The tutorial that many kernels began with; cases in fp8 stand beside those in fp16.",
+        triton_tutorial(fp8=True),
+        "a reference that reads the rounded inputs, with atol 0.1 and rtol 0.15",
     ),
     Suite(
         "Triton tutorial 06, fp16",
         "the same file",
         "The same shapes with a tolerance of 0.01; the gradients too, which are left out here.",
-        triton_tutorial(1e-2, 1e-2),
+        triton_tutorial(fp8=False),
     ),
     Suite(
         "TorchCode, causal attention",
@@ -328,7 +360,7 @@ SUITES = (
         "(2026-03-18)",
         "A contest of speed that has to admit fp8 and mxfp4 caches.",
         gpu_mode_mla,
-        "a mean square error of at most 1 % in place of 0.1 with 5 % of the entries free",
+        "a mean square error of at most 3 % in place of 0.1 with 5 % of the entries free",
     ),
     Suite(
         "KernelBench 1/97, float32",
