@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -84,15 +83,13 @@ def _many(setting: Setting) -> Call:
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that are free here; 0 where nobody says."""
+    """Return the bytes of memory that are free here, which Linux says; 0 elsewhere."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             lines = dict(line.split(":", 1) for line in file)
         return 1024 * int(lines["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
-        names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
-        there = hasattr(os, "sysconf") and set(names) <= set(os.sysconf_names)
-        return os.sysconf(names[0]) * os.sysconf(names[1]) if there else 0
+        return 0
 
 
 def compiled() -> Iterator[Case]:

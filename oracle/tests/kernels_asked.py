@@ -59,7 +59,8 @@ def with_sinks(fault: str = "") -> Kernel:
     def attention(q: Tensor, k: Tensor, v: Tensor, s_aux: Tensor | None = None) -> Tensor:
         if s_aux is not None and fault in changes:
             s_aux = with_gradient(s_aux, changes[fault])
-        return plain(q, k, v, sinks=s_aux)[0]
+        wide = [x.float() if x.itemsize < 4 else x for x in (q, k, v)]
+        return plain(*wide, sinks=s_aux)[0].to(q.dtype)
 
     return Kernel(attention, sinks="s_aux")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+
 import numpy as np
 import pytest
 
@@ -101,10 +103,15 @@ def test_few_bits() -> None:
     assert set(np.abs(four).ravel().tolist()) == {0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
 
-def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["torchcode"]) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("TorchCode"))
     assert row.split()[3:] == ["·", *4 * ["PASSES"], "·", "PASSES", "·"]
     assert "duoan/TorchCode" in said and "one comparison with a reference" in said
-    assert main(["nothing of that name"]) == 2
+    assert main(["candle"]) == 0 and "with one change" not in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["suites", "nothing of that name"])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_module("attncheck.suites", run_name="__main__")

@@ -52,10 +52,15 @@ def uniform(low: float, high: float) -> Draw:
     return lambda rng, *shape: rng.random(shape, np.float32) * np.float32(high - low) + low
 
 
+def gated(asked: Question, error: Callable[[str], float]) -> Ask:
+    """Return a call that says None of a mistake which it cannot show."""
+    return lambda wrong: error(wrong) if asked.asks(wrong) else None
+
+
 def compared(asked: Question, rule: Rule) -> Ask:
     """Return a call whose output is compared with the right one."""
     right = attention(asked)
-    return lambda wrong: rule(asked, attention(asked, wrong), right) if asked.asks(wrong) else None
+    return gated(asked, lambda wrong: rule(asked, attention(asked, wrong), right))
 
 
 def call(
@@ -117,9 +122,7 @@ def in_fp8(given: Question, mended: bool) -> Ask:
     asked = replace(given, query=e5m2(given.query), key=e5m2(given.key), value=e5m2(given.value))
     right = attention(asked if mended else given)
     rule = allclose(0.1, 0.15) if mended else allclose(3, 0)
-    return lambda wrong: (
-        rule(asked, e5m2(attention(asked, wrong)), right) if asked.asks(wrong) else None
-    )
+    return gated(asked, lambda wrong: rule(asked, e5m2(attention(asked, wrong)), right))
 
 
 def vllm_paged(with_alibi: bool) -> Callable[[bool], Iterator[Ask]]:
@@ -151,11 +154,9 @@ def gpu_mode_mla(mended: bool) -> Iterator[Ask]:
             query, key = e4m3(asked[-1].query), e4m3(asked[-1].key)
             right.append(attention(Question(query, key, key[..., :512], "bfloat16")))
 
-        def ask(
+        def error(
             wrong: str, asked: list[Question] = asked, right: list[Array] = right
-        ) -> float | None:
-            if not asked[0].asks(wrong):
-                return None
+        ) -> float:
             # A correct kernel may keep the cache in mxfp4.
             ours = [in_mxfp4(one) for one in asked] if wrong == KERNEL else asked
             got = np.stack([attention(one, wrong) for one in ours])
@@ -163,7 +164,7 @@ def gpu_mode_mla(mended: bool) -> Iterator[Ask]:
                 return float(((got - right) ** 2).sum() / (0.03 * np.square(right).sum()))
             return allclose(0.1, 0.1, share=0.05)(asked[0], got, np.stack(right))
 
-        yield ask
+        yield gated(asked[0], error)
 
 
 def e4m3(x: Array) -> Array:
@@ -284,15 +285,13 @@ def torch_code(mended: bool) -> Iterator[Ask]:
     asked = Question(query, key, value, "float32", "top-left")
     other = Question(query, later[0], later[1], "float32", "top-left")
 
-    def ask(wrong: str) -> float | None:
-        if not asked.asks(wrong):
-            return None
+    def error(wrong: str) -> float:
         got = attention(asked, wrong)
         misses = [got[:, :4] - attention(other, wrong)[:, :4], got[:, 0] - value[:, 0]]
         misses += [got - attention(asked)] if mended else []
         return max(float(np.abs(miss).max()) for miss in misses) / 1e-5
 
-    yield ask
+    yield gated(asked, error)
 
 
 SUITES = (
