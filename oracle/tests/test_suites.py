@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 
 import numpy as np
 import pytest
@@ -113,5 +114,6 @@ def test_the_command_prints_a_table(
     assert "duoan/TorchCode" in said and "one comparison with a reference" in said
     assert main(["candle"]) == 0 and "with one change" not in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["suites", "nothing of that name"])
+    monkeypatch.delitem(sys.modules, "attncheck.suites.__main__")
     with pytest.raises(SystemExit, match="2"):
         runpy.run_module("attncheck.suites", run_name="__main__")
