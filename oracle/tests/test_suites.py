@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
+import subprocess
 import sys
 
 import numpy as np
@@ -104,16 +104,13 @@ def test_few_bits() -> None:
     assert set(np.abs(four).ravel().tolist()) == {0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
 
-def test_the_command_prints_a_table(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["torchcode"]) == 0
     said = capsys.readouterr().out
     row = next(line for line in said.splitlines() if line.startswith("TorchCode"))
     assert row.split()[3:] == ["·", *4 * ["PASSES"], "·", "PASSES", "·"]
     assert "duoan/TorchCode" in said and "one comparison with a reference" in said
     assert main(["candle"]) == 0 and "with one change" not in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["suites", "nothing of that name"])
-    monkeypatch.delitem(sys.modules, "attncheck.suites.__main__")
-    with pytest.raises(SystemExit, match="2"):
-        runpy.run_module("attncheck.suites", run_name="__main__")
+    command = [sys.executable, "-m", "attncheck.suites", "nothing of that name"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "expected a word in the name of a suite" in done.stdout
