@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attnbook.figures.drawing import Drawing, line, rect, tag, text
 
-CELL, HIGH, HEAD = 23.0, 19.0, 78.0
+CELL, HIGH, HEAD = 21.0, 19.0, 78.0
 SIGNS = {"passes": "passes", "at the bound": "the draw decides", "noticed": "is noticed"}
 
 
@@ -48,11 +48,11 @@ def suites(verdicts: Mapping[str, Mapping[str, str]]) -> Drawing:
 def _sign(x: float, y: float, verdict: str) -> str:
     """Return the sign of a verdict, in the cell from (x, y)."""
     if verdict == "passes":
-        return rect(x + 4, y + 2, 15, 15, "minus")
+        return rect(x + 3, y + 2, 15, 15, "minus")
     if verdict == "at the bound":
-        corners = f"{x + 4:.1f},{y + 17:.1f} {x + 19:.1f},{y + 17:.1f} {x + 4:.1f},{y + 2:.1f}"
+        corners = f"{x + 3:.1f},{y + 17:.1f} {x + 18:.1f},{y + 17:.1f} {x + 3:.1f},{y + 2:.1f}"
         return tag("polygon", points=corners, fill="minus")
-    return tag("circle", cx=x + 11.5, cy=y + 9.5, r=2, fill="plus") if verdict == "noticed" else ""
+    return tag("circle", cx=x + CELL / 2, cy=y + 9.5, r=2, fill="plus") if verdict == "noticed" else ""
 
 
 def _words(suite: str, row: Mapping[str, str]) -> str:
