@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attnbook.figures.drawing import Drawing, line, rect, tag, text
 
-CELL, HIGH, HEAD = 21.0, 19.0, 78.0
+CELL, HIGH, HEAD = 19.0, 19.0, 78.0
 SIGNS = {"passes": "passes", "at the bound": "the draw decides", "noticed": "is noticed"}
 
 
@@ -21,7 +21,7 @@ def suites(verdicts: Mapping[str, Mapping[str, str]]) -> Drawing:
     'What passes which suite of tests. one: mean passes.'
     """
     columns = list(next(iter(verdicts.values())))
-    left = 10 + 6.3 * max(map(len, verdicts))
+    left = 11 + 6.8 * max(map(len, verdicts))
     body = ""
     for j, name in enumerate(columns):
         x = left + (j + 0.5) * CELL
@@ -42,17 +42,19 @@ def suites(verdicts: Mapping[str, Mapping[str, str]]) -> Drawing:
     said = [_words(suite, row) for suite, row in verdicts.items()]
     told = " ".join(words for words in said if words) or "Everything is noticed."
     alt = f"What passes which suite of tests. {told}"
-    return Drawing.from_elements(body, left + len(columns) * CELL + 28, foot + 8, alt)
+    return Drawing.from_elements(body, left + len(columns) * CELL + 22, foot + 8, alt)
 
 
 def _sign(x: float, y: float, verdict: str) -> str:
     """Return the sign of a verdict, in the cell from (x, y)."""
     if verdict == "passes":
-        return rect(x + 3, y + 2, 15, 15, "minus")
+        return rect(x + 2, y + 2, 15, 15, "minus")
     if verdict == "at the bound":
-        corners = f"{x + 3:.1f},{y + 17:.1f} {x + 18:.1f},{y + 17:.1f} {x + 3:.1f},{y + 2:.1f}"
+        corners = f"{x + 2:.1f},{y + 17:.1f} {x + 17:.1f},{y + 17:.1f} {x + 2:.1f},{y + 2:.1f}"
         return tag("polygon", points=corners, fill="minus")
-    return tag("circle", cx=x + CELL / 2, cy=y + 9.5, r=2, fill="plus") if verdict == "noticed" else ""
+    if verdict == "noticed":
+        return tag("circle", cx=x + CELL / 2, cy=y + 9.5, r=2, fill="plus")
+    return ""
 
 
 def _words(suite: str, row: Mapping[str, str]) -> str:

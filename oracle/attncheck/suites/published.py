@@ -296,7 +296,7 @@ def torch_code(mended: bool) -> Iterator[Ask]:
 
 SUITES = (
     Suite(
-        "KernelBench 1/97, half precision",
+        "KernelBench 1/97, half",
         "ScalingIntelligence/KernelBench, KernelBench/level1/97_ScaledDotProductAttention.py at "
         "06e49e8 (2026-01-02) and src/kernelbench/eval.py at 7a0fae9 (2026-02-27)",
         "Compares kernels that language models write. Float32 is its default, and it flags a "
@@ -305,7 +305,7 @@ SUITES = (
         "torch.randn in place of torch.rand",
     ),
     Suite(
-        "FlagGems, public op, quick mode",
+        "FlagGems op, quick mode",
         "flagos-ai/FlagGems, tests/test_scaled_dot_product_attention.py at 2023ce1 (2026-08-07)",
         "Holds attention for the chips of many vendors against torch's. Another test of the file, "
         "of the op below with 64 causal keys and the logsumexp, is not asked here.",
@@ -313,14 +313,14 @@ SUITES = (
         "torch.randn in place of uniform_(-0.05, 0.05), and atol 1e-3",
     ),
     Suite(
-        "FlagGems, public op, all cases",
+        "FlagGems op, all cases",
         "the same file",
         "The first rows of a causal case see two or three keys, whose weights differ.",
         flag_gems(quick=False),
         "the same",
     ),
     Suite(
-        "vLLM paged attention, no ALiBi",
+        "vLLM pages, no ALiBi",
         "vllm-project/vllm, tests/kernels/attention/test_attention.py at 53ec16a (2026-03-12)",
         "Holds the kernel of PagedAttention: pages in random order, long contexts. It is about "
         "addresses: which keys, which heads, how many.",
@@ -328,7 +328,7 @@ SUITES = (
         "normal_() in place of uniform_(-scale, scale), for these cases",
     ),
     Suite(
-        "vLLM paged attention, with ALiBi",
+        "vLLM pages, with ALiBi",
         "the same file",
         "With ALiBi the weights are far from equal.",
         vllm_paged(with_alibi=True),
@@ -347,7 +347,7 @@ SUITES = (
         triton_tutorial(fp8=False),
     ),
     Suite(
-        "TorchCode, causal attention",
+        "TorchCode, causal",
         "duoan/TorchCode, torch_judge/tasks/causal_attention.py at ff246da (2026-03-03)",
         "An exercise with a judge: the future changes nothing, and row 0 is its value.",
         torch_code,
