@@ -151,7 +151,7 @@ def short_cells(notebook: Notebook) -> list[str]:
     sizes = {
         name: n_lines(without_imports(cell))
         for name, cell in code_cells(notebook)
-        if QUIZ_TAG not in tags(cell)
+        if not {QUIZ_TAG, "checks"} & set(tags(cell))
     }
     return [f"{name}: {size} lines" for name, size in sizes.items() if size > LONGEST_CELL]
 
