@@ -12,7 +12,7 @@ import yaml
 from honesty import PAGE_RULES
 
 from tools import ROOT, chapters
-from tools.counts import counts
+from tools.counts import FIRST_VOLUME_MINUTES, counts, minutes_of_the_first_volume
 from tools.notebooks import is_normalised, read
 
 REFERENCE = ROOT / "reference"
@@ -129,11 +129,15 @@ def test_a_question_has_a_short_answer_and_a_link_to_what_shows_it() -> None:
 
 
 def test_the_teachers_page_gives_the_minutes_of_each_page() -> None:
-    given = re.findall(r"\]\(\.\./(chapters/\w+)\.ipynb\) \| (\d+) \|", text("teachers"))
+    given = re.findall(r"\]\(\.\./(chapters/\w+)\.ipynb\) \| (\d+)(?: \+ (\d+))? \|", text("teachers"))
     listed = [page for chapter, below in chapters().items() for page in (chapter, *below)]
-    assert [page for page, _ in given] == listed
-    for page, minutes in given:
-        assert int(minutes) == counts(read(ROOT / f"{page}.ipynb")).minutes, page
+    assert [page for page, *_ in given] == listed
+    for page, *minutes in given:
+        assert [int(n or 0) for n in minutes] == [*counts(read(ROOT / f"{page}.ipynb"))[-2:]], page
+
+
+def test_the_first_volume_takes_three_hours() -> None:
+    assert minutes_of_the_first_volume() <= FIRST_VOLUME_MINUTES
 
 
 @pytest.mark.parametrize("rule", PAGE_RULES)

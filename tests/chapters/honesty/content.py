@@ -236,16 +236,17 @@ def page_has_its_size(notebook: Notebook, limit: Counts) -> list[str]:
     return [f"{n} {name}, and the limit is {limit}" for name, n, limit in pairs if n > limit]
 
 
-MINUTES = re.compile(r"\A# [^\n]+\n\n\*(\d+) minutes\. [^\n]+\*\n")
+MINUTES = re.compile(r"\A# [^\n]+\n\n\*(\d+) minutes(?:, and (\d+) for the exercises)?\. [^\n]+\*\n")
 
 
 def minutes_are_counted(notebook: Notebook) -> list[str]:
     """Right below the title, in italics: the minutes that are counted, and what the page needs."""
     said = MINUTES.match(notebook["cells"][0]["source"])
-    minutes = counts(notebook).minutes
-    if said and int(said[1]) == minutes:
+    *_, minutes, exercises = counts(notebook)
+    if said and [int(n or 0) for n in said.groups()] == [minutes, exercises]:
         return []
-    return [f"cell 1: no '*{minutes} minutes. …*' below the title; got {said and said[0]!r}"]
+    beside = f", and {exercises} for the exercises" * bool(exercises)
+    return [f"cell 1: no '*{minutes} minutes{beside}. …*' below the title; got {said and said[0]!r}"]
 
 
 def prose_is_plain(notebook: Notebook) -> list[str]:
