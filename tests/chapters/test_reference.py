@@ -129,7 +129,8 @@ def test_a_question_has_a_short_answer_and_a_link_to_what_shows_it() -> None:
 
 
 def test_the_teachers_page_gives_the_minutes_of_each_page() -> None:
-    given = re.findall(r"\]\(\.\./(chapters/\w+)\.ipynb\) \| (\d+)(?: \+ (\d+))? \|", text("teachers"))
+    row = r"\]\(\.\./(chapters/\w+)\.ipynb\) \| (\d+)(?: \+ (\d+))? \|"
+    given = re.findall(row, text("teachers"))
     listed = [page for chapter, below in chapters().items() for page in (chapter, *below)]
     assert [page for page, *_ in given] == listed
     for page, *minutes in given:

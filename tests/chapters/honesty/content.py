@@ -236,7 +236,9 @@ def page_has_its_size(notebook: Notebook, limit: Counts) -> list[str]:
     return [f"{n} {name}, and the limit is {limit}" for name, n, limit in pairs if n > limit]
 
 
-MINUTES = re.compile(r"\A# [^\n]+\n\n\*(\d+) minutes(?:, and (\d+) for the exercises)?\. [^\n]+\*\n")
+MINUTES = re.compile(
+    r"\A# [^\n]+\n\n\*(\d+) minutes(?:, and (\d+) for the exercises)?\. [^\n]+\*\n"
+)
 
 
 def minutes_are_counted(notebook: Notebook) -> list[str]:
@@ -246,7 +248,8 @@ def minutes_are_counted(notebook: Notebook) -> list[str]:
     if said and [int(n or 0) for n in said.groups()] == [minutes, exercises]:
         return []
     beside = f", and {exercises} for the exercises" * bool(exercises)
-    return [f"cell 1: no '*{minutes} minutes{beside}. …*' below the title; got {said and said[0]!r}"]
+    wanted = f"*{minutes} minutes{beside}. …*"
+    return [f"cell 1: no {wanted!r} below the title; got {said and said[0]!r}"]
 
 
 def prose_is_plain(notebook: Notebook) -> list[str]:
