@@ -112,7 +112,7 @@ def test_a_page_may_not_grow_beyond_its_limit() -> None:
 def test_counts_are_of_what_a_reader_meets() -> None:
     notebook = {
         "cells": [
-            text("# A head\n\n**Predict** [two three](a.ipynb) $x+y$\n\n$$z\n= 1$$ (eq-z)\n\n* four"),
+            text("# A head\n\n**Predict** [two three](a.md) $x+y$\n\n$$z\n= 1$$ (eq-z)\n\n* four"),
             code(SETUP_CELL, tags=("hide-cell", SETUP_TAG)),
             code("x = 1\n\nx"),
             code("figure", tags=("hide-input",)),
