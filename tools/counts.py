@@ -26,8 +26,12 @@ PREDICT = re.compile(r"\*\*Predict\*\*")
 SECTION = re.compile(r"(?m)^## ")
 FORMULA = re.compile(r"\$\$.+?\$\$(?:[ \t]*\([^()\s]+\))?", re.DOTALL)
 FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)
-# Where a link leads to, and the marks of Markdown, are not read.
-UNREAD = re.compile(r"\]\([^)\s]*\)|<[^>\n]+>|^\s*(?:[#>*-]+|\|[ :|-]+\|)(?=\s)", re.MULTILINE)
+# Where a link leads to, the marks of Markdown and the minutes themselves are not read.
+UNREAD = re.compile(
+    r"\]\([^)\s]*\)|<[^>\n]+>|^\s*(?:[#>*-]+|\|[ :|-]+\|)(?=\s)"
+    r"|^\*\d+ minutes(?:, and \d+ for the exercises)?\.",
+    re.MULTILINE,
+)
 
 
 class Counts(NamedTuple):
