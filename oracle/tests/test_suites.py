@@ -12,7 +12,7 @@ from attncheck import _definition
 from attncheck._calls import Call, Given
 from attncheck.suites import SUITES, WRONG, asked, correct_kernel
 from attncheck.suites.__main__ import main
-from attncheck.suites.attentions import KERNEL, Question, attention, rounded
+from attncheck.suites.attentions import KERNEL, Question, attention, log_sum_exp, rounded
 from attncheck.suites.published import e5m2, in_mxfp4
 from attncheck.suites.rules import allclose, twice_the_peer
 
@@ -32,6 +32,8 @@ def test_the_right_attention_is_that_of_the_definition(causal: str) -> None:
     given = {n: Given(np.float64(getattr(own, n)), "float32") for n in ("query", "key", "value")}
     truth = _definition.output(Call(given, options))
     np.testing.assert_allclose(attention(own), truth, rtol=2e-5, atol=2e-6)
+    lse = _definition.attention(_definition.problem(Call(given, options)))[1]
+    np.testing.assert_allclose(log_sum_exp(own), lse, rtol=2e-5)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -39,6 +41,15 @@ def test_each_mistake_changes_the_numbers(wrong: str) -> None:
     own = question(causal="bottom-right")
     assert own.asks(wrong)
     assert np.abs(attention(own, wrong) - attention(own)).max() > 0.1
+
+
+def test_the_log_sum_exp_is_that_of_the_scores_of_a_mistake() -> None:
+    own = question(causal="top-left")
+    assert (log_sum_exp(own, "mean") == np.float32(np.log(131))).all()
+    np.testing.assert_allclose(log_sum_exp(own, "scale 0")[0], np.log(np.arange(1, 6)), atol=1e-6)
+    assert not log_sum_exp(own, "zeros").any()
+    every = question()
+    np.testing.assert_allclose(log_sum_exp(every, "reversed"), log_sum_exp(every), rtol=1e-6)
 
 
 def test_a_mistake_that_no_call_can_show_is_not_asked() -> None:
@@ -69,6 +80,7 @@ PASSING = {
     "FlagGems op, quick mode": [
         "mean", "scale 0", "no scale", "1/d", "flipped", "reversed",
     ],
+    "FlagGems flash op, quick": [],
     "Triton tutorial 06, fp8": [
         "mean", "scale 0", "no scale", "1/d", "flipped", "reversed", "tile", "half", "zeros",
     ],

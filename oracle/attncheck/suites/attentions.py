@@ -63,8 +63,7 @@ class Question:
     @cached_property
     def products(self) -> Array:
         """Return each query times each key, (H, L, S)."""
-        own = np.arange(len(self.query)) * len(self.key) // len(self.query)
-        return np.asarray(self.query @ self.key[own].swapaxes(1, 2))
+        return np.asarray(self.query @ self.key[own_heads(self)].swapaxes(1, 2))
 
     def asks(self, wrong: str) -> bool:
         """Return whether the call differs at all between the right attention and a wrong one."""
@@ -91,26 +90,49 @@ def rounded(x: Array, dtype: str) -> Array:
 
 def attention(asked: Question, wrong: str = "") -> Array:
     """Return the output (H, L, d_v) in the call's dtype: right, of a correct kernel, or wrong."""
-    (n_heads, n_queries, d), n_key_heads = asked.query.shape, len(asked.key)
-    heads = np.arange(n_heads)
-    own = heads % n_key_heads if wrong == "groups" else heads * n_key_heads // n_heads
-    value = asked.value[own]
+    value = asked.value[own_heads(asked, wrong)]
     if wrong in ("mean", "zeros"):
         mean = value.mean(axis=1, keepdims=True) * (wrong == "mean")
+        n_heads, n_queries, _ = asked.query.shape
         return rounded(np.broadcast_to(mean, (n_heads, n_queries, value.shape[-1])), asked.dtype)
-    products = asked.query @ asked.key[own].swapaxes(1, 2) if wrong == "groups" else asked.products
-    factors = {"scale 0": 0.0, "no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}
-    factor = factors.get(wrong, asked.factor)
-    scores = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
-    if asked.bias is not None:
-        scores += asked.bias[:, None]
-    scores[..., ~_seen(asked, wrong)] = -np.inf
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found = scores(asked, wrong)
+    weights = np.exp(found - found.max(axis=-1, keepdims=True))
     total = weights.sum(axis=-1, keepdims=True)
     if wrong == KERNEL:
         return rounded(rounded(weights, asked.dtype) @ value / total, asked.dtype)
     weights /= total
     return rounded(weights @ value, asked.dtype)
+
+
+def log_sum_exp(asked: Question, wrong: str = "") -> Array:
+    """Return the log-sum-exp of the scores that an attention has, (H, L)."""
+    if wrong in ("mean", "zeros"):  # all scores 0; nothing is written
+        n_keys = asked.key.shape[1] if wrong == "mean" else 1
+        return np.full(asked.query.shape[:2], np.log(n_keys), np.float32)
+    found = scores(asked, wrong)
+    largest = found.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(found - largest).sum(axis=-1)) + largest[..., 0])
+
+
+def scores(asked: Question, wrong: str) -> Array:
+    """Return the scores (H, L, S), -∞ where a key is not seen: right, or wrong."""
+    d = asked.query.shape[-1]
+    products = asked.products
+    if wrong == "groups":
+        products = asked.query @ asked.key[own_heads(asked, wrong)].swapaxes(1, 2)
+    factors = {"scale 0": 0.0, "no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}
+    factor = factors.get(wrong, asked.factor)
+    found = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
+    if asked.bias is not None:
+        found += asked.bias[:, None]
+    found[..., ~_seen(asked, wrong)] = -np.inf
+    return found
+
+
+def own_heads(asked: Question, wrong: str = "") -> Array:
+    """Return the key head of each query head."""
+    heads, n_key_heads = np.arange(len(asked.query)), len(asked.key)
+    return heads % n_key_heads if wrong == "groups" else heads * n_key_heads // len(heads)
 
 
 def _seen(asked: Question, wrong: str) -> Array:

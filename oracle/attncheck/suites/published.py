@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncheck.suites.attentions import KERNEL, Array, Question, attention
+from attncheck.suites.attentions import KERNEL, Array, Question, attention, log_sum_exp
 from attncheck.suites.rules import Rule, allclose, digits, mean_square, twice_the_peer
 
 # What a call says of an attention: its error in units of what is allowed, None if it does not ask.
@@ -57,10 +57,10 @@ def gated(asked: Question, error: Callable[[str], float]) -> Ask:
     return lambda wrong: error(wrong) if asked.asks(wrong) else None
 
 
-def compared(asked: Question, rule: Rule) -> Ask:
-    """Return a call whose output is compared with the right one."""
-    right = attention(asked)
-    return gated(asked, lambda wrong: rule(asked, attention(asked, wrong), right))
+def compared(asked: Question, rule: Rule, result: Callable[..., Array] = attention) -> Ask:
+    """Return a call whose result, the output or another, is compared with the right one."""
+    right = result(asked)
+    return gated(asked, lambda wrong: rule(asked, result(asked, wrong), right))
 
 
 def call(
@@ -91,6 +91,16 @@ def flag_gems(quick: bool) -> Callable[[bool], Iterator[Ask]]:
                 yield call(rng, draw, (4, 2), lengths, 128, "float16", rule, causal=causal)
 
     return asks
+
+
+def flag_gems_flash(_: bool) -> Iterator[Ask]:
+    """The quick mode of the test of the op below, which compares the log-sum-exp as well."""
+    rng = np.random.default_rng(17)
+    for causal in ("", "top-left"):
+        query, key, value = uniform(-0.05, 0.05)(rng, 3, 2, 64, 64)
+        asked = Question(query, key, value, "float16", causal)
+        yield compared(asked, allclose(1e-4, 1e-3))
+        yield compared(asked, allclose(1e-4, 1.3e-6), log_sum_exp)
 
 
 def kernel_bench(tolerance: float, *dtypes: str) -> Callable[[bool], Iterator[Ask]]:
@@ -307,8 +317,7 @@ SUITES = (
     Suite(
         "FlagGems op, quick mode",
         "flagos-ai/FlagGems, tests/test_scaled_dot_product_attention.py at 2023ce1 (2026-08-07)",
-        "Holds attention for the chips of many vendors against torch's. Another test of the file, "
-        "of the op below with 64 causal keys and the logsumexp, is not asked here.",
+        "Holds attention for the chips of many vendors against torch's, by the public function.",
         flag_gems(quick=True),
         "torch.randn in place of uniform_(-0.05, 0.05), and atol 1e-3",
     ),
@@ -318,6 +327,12 @@ SUITES = (
         "The first rows of a causal case see two or three keys, whose weights differ.",
         flag_gems(quick=False),
         "the same",
+    ),
+    Suite(
+        "FlagGems flash op, quick",
+        "the same file",
+        "The function below the public one, on 64 keys; the log-sum-exp is compared as well.",
+        flag_gems_flash,
     ),
     Suite(
         "vLLM pages, no ALiBi",

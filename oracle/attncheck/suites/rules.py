@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attncheck.suites.attentions import Array, Question, attention, rounded, unrounded
+from attncheck.suites.attentions import Array, Question, attention, own_heads, rounded, unrounded
 
 Rule = Callable[[Question, Array, Array], float]
 
@@ -27,7 +27,6 @@ def allclose(atol: float, rtol: float, share: float = 0.0) -> Rule:
 def twice_the_peer(asked: Question, got: Array, right: Array) -> float:
     """Return the rule of FlashAttention: twice the error of plain attention in the same dtype."""
     exact = attention(unrounded(asked))
-    own = np.arange(len(asked.query)) * len(asked.key) // len(asked.query)
     scores = rounded(asked.products, asked.dtype)
     scores = rounded(scores * np.float32(asked.factor), asked.dtype)
     if asked.causal:
@@ -36,7 +35,7 @@ def twice_the_peer(asked: Question, got: Array, right: Array) -> float:
         scores[..., ~np.tril(np.ones((n_queries, n_keys), bool), first)] = -np.inf
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = rounded(weights / weights.sum(axis=-1, keepdims=True), asked.dtype)
-    peer = rounded(weights @ asked.value[own], asked.dtype)
+    peer = rounded(weights @ asked.value[own_heads(asked)], asked.dtype)
     return float(np.abs(got - exact).max() / (2 * np.abs(peer - exact).max()))
 
 
