@@ -106,7 +106,9 @@ def flag_gems_flash(_: bool) -> Iterator[Ask]:
 def kernel_bench(tolerance: float, *dtypes: str) -> Callable[[bool], Iterator[Ask]]:
     def asks(mended: bool) -> Iterator[Ask]:
         rng, draw = np.random.default_rng(2), normal if mended else uniform(0, 1)
-        # Rows are independent, and heads differ more than rows: of 32 heads the first 32 rows.
+        # Rows are independent, and heads differ more than rows: of 32 heads the first 32 rows. With
+        # all rows of all 1,024 heads the mean is at 0.87 to 0.92 of the bound in fp16 (3 draws). In
+        # bf16 it is at 0.92 to 0.93, and 3 of 15 draws have an entry beyond the bound.
         query, key, value = (draw(rng, 32, n, 1024) for n in (32, 512, 512))
         for dtype in dtypes:
             asked = Question(query, key, value, dtype)
