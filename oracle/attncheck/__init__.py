@@ -226,6 +226,7 @@ def judged(
     from attncheck._process import Process
     from attncheck._search import drawn_cases
 
+    backend_for(kind, device)  # a device that is not there is no fault of the kernel
     inner = backend_for(kind)  # half precision is measured by the judge, on its own CPU
     seed = secrets.randbelow(10**12)
     choice: dict[str, Any] = {"only": only, "without": without, "dtypes": dtypes, "case": case}

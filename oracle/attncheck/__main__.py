@@ -36,6 +36,7 @@ from attncheck import (
     seed_of,
 )
 from attncheck._types import FLOATING
+from attncheck.adapters import missing
 
 EXPECTED = "expected MODULE:FUNCTION, such as my_module:my_attention"
 PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
@@ -117,6 +118,16 @@ def found(path: str, device: str = "cpu") -> Callable[..., Any]:
     return thing  # type: ignore[no-any-return]
 
 
+def ready(path: str, device: str) -> None:
+    """Require what the kernel of a path needs, before hundreds of cases fail for one reason.
+
+    Raises:
+        ValueError: a library that is not installed, or a device that is not there.
+    """
+    if words := missing(path, device):
+        raise ValueError(words)
+
+
 def listed(chosen: Sequence[Any]) -> str:
     """Return the topics, and the ids of their cases."""
     lines = []
@@ -140,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Path(values.badge).unlink(missing_ok=True)
             if values.case or values.search:
                 raise ValueError("expected no --case and no --search beside --badge")
+        if values.attention and not (values.list or values.export):
+            ready(values.attention, values.device)
         if values.judge:
             return told(_judged(values, options), values, [])
         seed = values.seed or "7"
@@ -181,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name=values.attention, progress=sys.stderr.isatty(), **options,
         )
     except (TypeError, ValueError) as error:
-        command.error(str(error))
+        command.exit(2, f"{command.prog}: error: {error}\n")
     if said := getattr(kernel, "said", ""):
         print(said)
     return told(report, values, expected)

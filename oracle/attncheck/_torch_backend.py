@@ -25,7 +25,9 @@ class TorchBackend(Backend):
         try:
             self.device = torch.empty(0, device=device).device
         except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device must be one that torch has here; got {device!r}") from error
+            why = str(error).strip().partition("\n")[0]
+            words = f"device must be one that torch has here; got {device!r} ({why})"
+            raise ValueError(words) from error
 
     def give(self, given: Given) -> torch.Tensor:
         """Return the argument as a tensor of its dtype and layout, strides and all."""

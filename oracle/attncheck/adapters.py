@@ -16,12 +16,14 @@ The docstring of each says more. Head dimensions are those at which the field's 
 `dataclasses.replace(kernel, head_dims=[256])` asks at others. NaN where nobody looks (the topic
 numbers) is claimed by none: no documentation speaks of it, and in flash-attn's source a key that is
 removed is multiplied with its tile, where 0 · NaN is NaN. On a machine without these libraries the
-adapters were held against stand-ins with the same signature only. All four need a GPU.
+adapters were held against stand-ins with the same signature only. All four need a GPU: the command
+line and the plugin of pytest ask none of them without one (`missing`).
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -41,11 +43,28 @@ def __getattr__(name: str) -> Kernel:
     """
     if name not in KERNELS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    build, needs = KERNELS[name]
+    build, _, needs = KERNELS[name]
     try:
         return build()
     except ImportError as error:
         raise ImportError(f"{name} needs {needs}, but {error}") from error
+
+
+def missing(path: str, device: str) -> str:
+    """Return what the kernel of a path needs and this machine lacks, in words; "" for nothing.
+
+    It imports no library, so that a judge may ask it. Paths that lead elsewhere need nothing.
+    """
+    module, _, name = path.partition(":")
+    if module != __name__ or name not in KERNELS:
+        return ""
+    _, library, needs = KERNELS[name]
+    if importlib.util.find_spec(library) is None:
+        return f"{name} needs {needs}, and there is no module {library!r} here"
+    cuda: Any = importlib.import_module("torch.cuda")
+    if not cuda.is_available():
+        return f"{name} needs a GPU, and torch finds no CUDA device here"
+    return f"{name} needs a GPU: expected --device cuda; got {device}" if device == "cpu" else ""
 
 
 def _ends(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
@@ -291,9 +310,10 @@ def _xformers() -> Kernel:
     )
 
 
-KERNELS: dict[str, tuple[Callable[[], Kernel], str]] = {
-    "flash_attn": (_flash_attn, "the package flash-attn"),
-    "flashinfer": (_flashinfer, "the package flashinfer-python"),
-    "torch_varlen": (_torch_varlen, "torch 2.12 or newer"),
-    "xformers": (_xformers, "the packages xformers and mslk"),
+# What makes each kernel, the module that it imports, and what brings this module.
+KERNELS: dict[str, tuple[Callable[[], Kernel], str, str]] = {
+    "flash_attn": (_flash_attn, "flash_attn", "the package flash-attn"),
+    "flashinfer": (_flashinfer, "flashinfer", "the package flashinfer-python"),
+    "torch_varlen": (_torch_varlen, "torch", "torch 2.12 or newer"),
+    "xformers": (_xformers, "xformers", "the packages xformers and mslk"),
 }

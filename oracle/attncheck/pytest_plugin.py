@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Add a test for each case that the kernel claims, before -k and the like choose."""
-    from attncheck.__main__ import found
+    from attncheck.__main__ import found, ready
 
     path = config.getoption("--attention")
     if not path:
@@ -102,6 +102,7 @@ def pytest_collection_modifyitems(
         config.getoption(f"--attention-{name}") for name in ("kind", "device", "expected")
     )
     try:
+        ready(path, device)
         kernel = Kernel.of(found(path, device))
         backend, chosen = _chosen(kernel, kind, device, expected, seed=_seed(config))
     except (TypeError, ValueError) as error:

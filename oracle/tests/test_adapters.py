@@ -32,7 +32,8 @@ from faulty_kernels import (
 from torch import Tensor
 
 from attncheck import Kernel, cases, check
-from attncheck.__main__ import found
+from attncheck.__main__ import found, main
+from attncheck.adapters import missing
 
 # -- FlashInfer ------------------------------------------------------------------------------------
 
@@ -293,6 +294,39 @@ def test_a_library_that_is_missing_is_named(name: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, MISSING[name], None)
     with pytest.raises(ValueError, match=f"^{name} needs .+, but .*{MISSING[name]}"):
         found(f"attncheck.adapters:{name}")
+
+
+@pytest.mark.parametrize("how", [(), ("--device", "cuda"), ("--judge",)])
+@pytest.mark.parametrize(
+    ("libraries", "gpu", "said"),
+    [
+        (False, False, "needs the package flash-attn, and there is no module 'flash_attn' here"),
+        (True, False, "needs a GPU, and torch finds no CUDA device here"),
+        (True, True, "needs a GPU: expected --device cuda; got cpu"),
+    ],
+)
+def test_what_a_machine_lacks_is_one_line(
+    libraries: bool, gpu: bool, said: str, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if libraries else None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    path = "attncheck.adapters:flash_attn"
+    if gpu and "cuda" in how:
+        assert missing(path, "cuda") == ""
+        return
+    with pytest.raises(SystemExit, match="2"):
+        main([path, *how])
+    assert capsys.readouterr().err == f"python -m attncheck: error: flash_attn {said}\n"
+
+
+def test_a_device_that_is_not_there_is_no_fault_of_a_kernel(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    for how in ((), ("--judge",)):
+        with pytest.raises(SystemExit, match="2"):
+            main(["math:sqrt", "--device", "nowhere", *how])
+        assert "device must be one that torch has here; got 'nowhere'" in capsys.readouterr().err
 
 
 def test_another_name_is_no_kernel() -> None:
