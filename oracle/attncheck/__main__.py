@@ -41,7 +41,7 @@ from attncheck.adapters import missing
 EXPECTED = "expected MODULE:FUNCTION, such as my_module:my_attention"
 PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
 # What chooses among the cases of the table.
-ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list", "json")
+ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list", "badge")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -158,14 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed = values.seed or "7"
         options["seed"] = seed if seed == "random" else int(seed)
         asked: Any = None if values.attention is None else found(values.attention, values.device)
-        if hasattr(asked, "check"):  # a pair of `hands`, of which the definition says nothing
-            further = [own for own in ALONE if getattr(values, own)]
-            if further:
-                words = "expected --device and --seed alone beside a reference that is asked itself"
-                raise ValueError(f"{words}; got --{', --'.join(further)}")
-            beside = asked.check(values.attention, values.device, seed_of(options["seed"]))
-            print(beside)
-            return 0 if beside.passed else 1
+        if hasattr(asked, "check"):
+            return _beside(asked, values, seed_of(options["seed"]))
         kernel = None if asked is None else Kernel.of(asked)
         if values.list or values.export:
             if values.list or kernel is not None:
@@ -200,11 +194,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return told(report, values, expected)
 
 
+def _beside(pair: Any, values: argparse.Namespace, seed: int) -> int:
+    """Ask a pair of `hands`, of which the definition says nothing; return the exit status."""
+    if further := [own for own in ALONE if getattr(values, own)]:
+        words = "expected --device, --seed and --json alone beside a reference that is asked itself"
+        raise ValueError(f"{words}; got --{', --'.join(further)}")
+    report = pair.check(values.attention, values.device, seed)
+    if values.json:
+        from attncheck._record import record_beside, write
+
+        write(values.json, record_beside(report))
+    print(report)
+    return 0 if report.passed else 1
+
+
 def _judged(values: argparse.Namespace, options: dict[str, Any]) -> Report:
     """Return the report of a judge."""
     for name in ("seed", "list", "export", "expected"):
         if getattr(values, name):
             raise ValueError(f"expected no --{name} beside --judge")
+    prefix = (values.attention or "").partition(":")[0]
+    if prefix in PREFIXES and prefix != "hub":
+        raise ValueError(
+            f"{EXPECTED} beside --judge; got {values.attention!r}, whose kernel and reference run "
+            "in one process. A function of query, key and value that calls the kernel can be "
+            "judged, with --claims of your own"
+        )
     claims = Kernel.of(found(values.claims)) if values.claims else None
     return judged(
         values.attention or "", values.kind, claims=claims, device=values.device, case=values.case,

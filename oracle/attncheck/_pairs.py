@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from attncheck import _tolerance
+from attncheck._calls import WrongResultError
 from attncheck._comparison import RaisedError, one_line
 from attncheck._data import (
     InFloat64,
@@ -70,7 +71,7 @@ class Pair:
     def check(self, name: str, device: str = "cpu", seed: int = 7) -> PairReport:
         """Return what came out of all cases."""
         backend = TorchBackend(device)
-        found: dict[str, str] = {}
+        found: dict[str, WrongResultError | None] = {}
         not_asked: dict[str, str] = {}
         lines = [f"{self.names[1]} is asked against {self.names[0]}, and not by the definition: "
                  f"{self.why}"]
@@ -92,18 +93,18 @@ class Pair:
                     if isinstance(truth[1], str) and len(lines) == 1:
                         lines.append(f"{self.names[0]} is not to be had in float64 ({truth[1]}): "
                                      "its own results and tolerance are asked")
-                    try:
-                        found[case] = self._wrong(own, second, truth, backend)
-                    except RaisedError as raised:
-                        if place and raised.refusal:  # it is not built for other lengths
-                            not_asked[case] = f"{self.names[1]} refuses: {raised.refusal}"
-                        else:
-                            found[case] = str(raised)
-        about = f"attncheck of {name}, torch on {device}, {len(found)} cases, seed {seed}"
-        return PairReport(found, not_asked, [about, *lines])
+                    wrong = self._wrong(own, second, truth, backend)
+                    refusal = getattr(wrong, "refusal", "")
+                    if place and refusal:  # it is not built for other lengths
+                        not_asked[case] = f"{self.names[1]} refuses: {refusal}"
+                    else:
+                        found[case] = wrong
+        about = f"attncheck of {name}, torch on {device}"
+        return PairReport(found, not_asked, about, seed, lines)
 
     def _places(
-        self, seed: int, backend: TorchBackend, found: dict[str, str], not_asked: dict[str, str]
+        self, seed: int, backend: TorchBackend, found: Mapping[str, Any],
+        not_asked: dict[str, str],
     ) -> Iterator[tuple[str, Any, Any]]:
         """Yield where to ask, and data of two seeds: as in the file, then at lengths less 1.
 
@@ -175,43 +176,57 @@ class Pair:
 
     def _wrong(
         self, data: Any, other: Any, truth: tuple[list[Any], Any], backend: TorchBackend
-    ) -> str:
-        """Return what is wrong with the kernel's result for some data; "" if nothing is."""
+    ) -> WrongResultError | None:
+        """Return what is wrong with the kernel's result for some data; None if nothing is."""
         given, (own, wide) = copied(data), truth
         try:
             with backend.poisoned():
                 came = self.kernel(given)
         except Exception as error:
-            raise RaisedError("a result", error) from error
+            return RaisedError("a result", error)
         got = tensors(came)
         kinds = [[(tuple(x.shape), str(x.dtype)[6:]) for x in results] for results in (own, got)]
         if kinds[0] != kinds[1]:
-            return f"expected {kinds[0]}, got {kinds[1]}"
+            words = f"expected {kinds[0]}, got {kinds[1]}"
+            return WrongResultError(words, "another shape or dtype")
         first = [numbers_of(x).copy() for x in got]
         if isinstance(wide, str) and self.own_check is not None:
             said = " ".join(str(self.own_check(copied(data), came) or "").split())
             if said:
-                return said
-        elif said := different(first, own, wide):
-            return said
+                return WrongResultError(said, "the file's own comparison")
+        elif wrong := different(first, own, wide):
+            return wrong
         if not same(given, data):
             mirror = copied(data)
             self.reference(mirror)
             if same(mirror, data):
-                return "expected inputs that are left as they are, but they were modified"
+                return WrongResultError(
+                    "expected inputs that are left as they are, but they were modified",
+                    "an input is modified",
+                )
         with backend.poisoned(), contextlib.suppress(Exception):
             self.kernel(copied(other))
         if not all(np.array_equal(numbers_of(x), y) for x, y in zip(got, first, strict=True)):
-            return "expected a result that stays, but the next call changed it"
-        return ""
+            return WrongResultError("expected a result that stays, but the next call changed it")
+        return None
 
 
 @dataclass(frozen=True)
 class PairReport:
-    """What came out of a pair: for each case what is wrong with it, "" for nothing."""
+    """What came out of a pair.
 
-    found: Mapping[str, str]
+    Attributes:
+        found: For each case what is wrong with it, None for nothing.
+        not_asked: Why other cases were not asked.
+        about: What was asked, and where.
+        seed: The seed of the numbers.
+        lines: How the kernel was asked.
+    """
+
+    found: Mapping[str, WrongResultError | None]
     not_asked: Mapping[str, str]
+    about: str
+    seed: int
     lines: list[str]
 
     @property
@@ -220,10 +235,10 @@ class PairReport:
         return bool(self.found) and not any(self.found.values())
 
     def __str__(self) -> str:
-        lines = list(self.lines)
+        lines = [f"{self.about}, {len(self.found)} cases, seed {self.seed}", *self.lines]
         for case, wrong in self.found.items():
-            lines.append(f"failed  {case}: {wrong[:300]}" if wrong else f"passed  {case}")
-        if self.found.get(OWN) == "" and not self.passed:
+            lines.append(f"failed  {case}: {str(wrong)[:300]}" if wrong else f"passed  {case}")
+        if self.found.get(OWN, self) is None and not self.passed:
             lines.append(f"{OWN} do not show it")
         reasons: dict[str, list[str]] = {}
         for case, why in self.not_asked.items():
@@ -232,8 +247,8 @@ class PairReport:
         return "\n".join(lines)
 
 
-def different(got: list[Array], own: list[Any], wide: Any) -> str:
-    """Return the first entry that is too far from the reference's in float64, in words.
+def different(got: list[Array], own: list[Any], wide: Any) -> WrongResultError | None:
+    """Return the first entry that is too far from the reference's in float64; None for none.
 
     The reference in its own dtype may be off by some error itself: a result may be three times as
     wrong in half precision, and eight times where sums are short of digits in other places.
@@ -250,5 +265,6 @@ def different(got: list[Array], own: list[Any], wide: Any) -> str:
             largest, off = (np.abs(x).max(initial=0.0) for x in (truth, peers - truth))
             limit = np.asarray(times * off + floor * _tolerance.epsilon(dtype) * largest)
         if said := _tolerance.difference(numbers, truth, limit):
-            return f"result {n + 1}: {said}" if len(got) > 1 else said
-    return ""
+            kind = _tolerance.sort_of_wrong(numbers, truth)
+            return WrongResultError(f"result {n + 1}: {said}" if len(got) > 1 else said, kind)
+    return None

@@ -10,14 +10,18 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attncheck import __version__
-from attncheck._classes import CLASSES, class_of
+from attncheck._classes import CLASSES, NUMBERS, UNSAFE, WRITES, class_of
 from attncheck._comparison import Result
 from attncheck._report import Report
 
+if TYPE_CHECKING:  # it needs torch
+    from attncheck._pairs import PairReport
+
 FORMAT = 1
+BESIDE = "beside its reference"  # the topic of all cases of a pair
 
 
 def record(report: Report, *, judged: bool = False) -> dict[str, Any]:
@@ -33,19 +37,52 @@ def record(report: Report, *, judged: bool = False) -> dict[str, Any]:
             "message": result.message, "group": next(own, None),
         }
 
+    alike = [
+        {
+            "kind": group.kind, "condition": group.condition,
+            "smallest": group.smallest.case.id, "cases": len(group.results),
+        }
+        for group, _ in groups
+    ]
     cases = list(map(told, report.results))
+    return _whole(report, cases, alike, judged, report.asked, report.not_claimed)
+
+
+def record_beside(report: PairReport) -> dict[str, Any]:
+    """Return what came of a kernel beside its reference, as data of the same schema.
+
+    Its ids are words, which `--case` does not take.
+    """
+    kinds = {case: wrong.kind if wrong else "" for case, wrong in report.found.items()}
+    each = list(dict.fromkeys(filter(None, kinds.values())))
+    cases = [
+        {
+            "id": case, "topic": BESIDE, "class": UNSAFE if kinds[case] in WRITES else NUMBERS,
+            "passed": not wrong, "refused": False, "kind": kinds[case],
+            "message": str(wrong or ""), "group": each.index(kinds[case]) if wrong else None,
+        }
+        for case, wrong in report.found.items()
+    ]
+    alike = [
+        {
+            "kind": kind, "condition": "",
+            "smallest": next(case for case, own in kinds.items() if own == kind),
+            "cases": list(kinds.values()).count(kind),
+        }
+        for kind in each
+    ]
+    there = len(report.found) + len(report.not_asked)
+    return _whole(report, cases, alike, False, there, report.not_asked)
+
+
+def _whole(
+    report: Report | PairReport, cases: list[dict[str, Any]], groups: list[dict[str, Any]],
+    judged: bool, there: int, not_claimed: Mapping[str, str],
+) -> dict[str, Any]:
     return {
         "format": FORMAT, "version": __version__, "about": report.about, "judged": judged,
-        "seed": report.seed, "passed": report.passed, "there": report.asked,
-        "not_claimed": dict(report.not_claimed), "score": score(cases),
-        "groups": [
-            {
-                "kind": group.kind, "condition": group.condition,
-                "smallest": group.smallest.case.id, "cases": len(group.results),
-            }
-            for group, _ in groups
-        ],
-        "cases": cases,
+        "seed": report.seed, "passed": report.passed, "there": there,
+        "not_claimed": dict(not_claimed), "score": score(cases), "groups": groups, "cases": cases,
     }
 
 

@@ -11,7 +11,8 @@ flash-attn, FlashInfer, xformers and torch's `varlen_attn` are in `adapters`. A 
 reference is asked in one of two ways, and the report says in which. Where the reference is
 attention of query, key and value, as calls of it show, the definition is asked, with the axes,
 dtype and head dimensions of the file's inputs. Any other reference, such as a block with weights,
-is asked against itself in float64 (`_pairs`). All files are run, as importing them would.
+is asked against itself in float64 (`_pairs`). All files are run, as importing them would, in this
+process: of these names, a judge takes hub: alone.
 """
 
 from __future__ import annotations

@@ -103,7 +103,11 @@ def pytest_collection_modifyitems(
     )
     try:
         ready(path, device)
-        kernel = Kernel.of(found(path, device))
+        asked = found(path, device)
+        if hasattr(asked, "check"):
+            words = "expected attention by the definition; got a kernel beside a reference that is"
+            raise ValueError(f"{words} asked itself: python -m attncheck {path}")
+        kernel = Kernel.of(asked)
         backend, chosen = _chosen(kernel, kind, device, expected, seed=_seed(config))
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error

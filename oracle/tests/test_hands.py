@@ -12,14 +12,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 import torch
 from faulty_kernels import at_one, flash_functions
 
-from attncheck import cases, check
+import attncheck
+from attncheck import cases, check, judged
 from attncheck.__main__ import found, main
 from attncheck._data import mapped, redrawn, tensors
 from attncheck._pairs import Pair
+from attncheck._record import record_beside
 from attncheck._references import InHand
 
 HERE = Path(__file__).with_name("hands")
@@ -543,5 +546,72 @@ def test_a_definition_or_a_solution_that_cannot_be_asked_is_named(
 
 def test_a_pair_takes_no_topics(run: Callable[..., Run]) -> None:
     came = run(f"kernelbench:{HERE / 'block.py'}", "--only", "masks", "--search", "3")
-    words = "expected --device and --seed alone beside a reference that is asked itself"
+    words = "expected --device, --seed and --json alone beside a reference that is asked itself"
     assert (came.status, f"{words}; got --only, --search" in came.said) == (2, True)
+
+
+# -- the other ways to ask -------------------------------------------------------------------------
+
+SCHEMA = json.loads((Path(attncheck.__file__).parent / "schema.json").read_text("utf-8"))
+
+
+def test_the_record_of_a_pair_has_the_schema_of_all(
+    tmp_path: Path, run: Callable[..., Run]
+) -> None:
+    file, block = tmp_path / "result.json", HERE / "block.py"
+    came = run(f"kernelbench:{block}:{HERE / 'block_by_eights.py'}", "--json", str(file))
+    own = json.loads(file.read_text("utf-8"))
+    jsonschema.validate(own, SCHEMA)
+    assert (came.status, own["passed"], own["judged"]) == (1, False, False)
+    assert own["score"]["asked"] == len(own["cases"]) == own["there"] == 6
+    assert own["groups"] == [{
+        "kind": "NaN", "condition": "", "cases": 3,
+        "smallest": "axis 1 of 23 in place of 24, the file's own numbers",
+    }]
+    for case in own["cases"]:
+        assert f"{'passed' if case['passed'] else 'failed'}  {case['id']}" in came.said
+        assert case["message"] in came.said and (case["group"] is None) == case["passed"]
+    assert run(f"kernelbench:{block}", "--json", str(file)).status == 0
+    assert json.loads(file.read_text("utf-8"))["score"]["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "sort"),
+    [
+        ("return (data * 2, data.sub_(1))[0]", "an input is modified", "unsafe"),
+        ("return kept.copy_(data * 2)", "expected a result that stays, but the next call "
+         "changed it", "unsafe"),
+        ("return data[:1] * 2", "another shape or dtype", "wrong numbers"),
+        ("return data * 3", "other numbers", "wrong numbers"),
+        ("raise OSError('no')", "raised: OSError: no", "wrong numbers"),
+    ],
+)
+def test_what_is_wrong_with_a_pair_has_a_kind_and_a_class(fault: str, kind: str, sort: str) -> None:
+    there: dict[str, Any] = {"kept": torch.zeros(2, 3)}
+    exec(f"def kernel(data):\n    {fault}", there)
+
+    def right(data: Any) -> Any:
+        return data * 2
+
+    pair = Pair(right, there["kernel"], right, lambda: torch.randn(2, 3), ("a", "b"), "")
+    report = pair.check("mine")
+    own = record_beside(report)
+    jsonschema.validate(own, SCHEMA)
+    first = next(case for case in own["cases"] if not case["passed"])
+    assert (first["kind"], first["class"]) == (kind, sort), str(report)
+
+
+def test_a_judge_asks_no_kernel_that_runs_beside_its_reference(run: Callable[..., Run]) -> None:
+    came = run(f"kernelbench:{HERE / 'sdpa.py'}", "--judge")
+    assert came.status == 2 and "whose kernel and reference run in one process" in came.said
+
+
+def test_a_kernel_of_the_hub_can_be_judged(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(
+        "import torch\n"
+        "class Found:\n"
+        "    attention = staticmethod(torch.nn.functional.scaled_dot_product_attention)\n"
+        "def get_kernel(name, revision):\n    return Found\n"
+    )
+    report = judged("hub:me/mine@main:attention", only=["values"], folder=tmp_path)
+    assert report.passed and len(report.results) == 54, str(report)

@@ -381,6 +381,9 @@ def test_the_plugin_asks_one_test_a_case(run: Callable[..., tuple[int, str]]) ->
     status, out = run("--attention", "own_kernels:none")
     assert status == 4
     assert "expected a function in own_kernels; it has no 'none'" in out
+    block = f"kernelbench:{Path(__file__).with_name('hands') / 'block.py'}"
+    status, out = run("--attention", block)
+    assert (status, f"is asked itself: python -m attncheck {block}" in out) == (4, True), out
 
 
 def test_an_error_of_the_oracle_itself_has_its_traceback(
