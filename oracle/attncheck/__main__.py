@@ -176,7 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
                 backend = backend_for(values.kind)
                 n = export(chosen, values.export, backend)
-                print(f"{n} cases are in {values.export}")
+                print(f"{n} cases are in {values.export}, the plain ones line by line in "
+                      f"{values.export}.txt")
                 if backend.missing and len(backend.dtypes()) < len(FLOATING):
                     print(f"cases of bfloat16 are left out: {backend.missing}")
             return 0

@@ -6,6 +6,7 @@ EXPORT.md says what is in the file.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from attncheck._calls import Call, Case, Given
 from attncheck._claims import Kernel
 from attncheck._comparison import gradient_limits, lse_limit, output_limit
 from attncheck._table import tabled
-from attncheck._types import Array
+from attncheck._types import Array, scale_of
 
 SCHEMA = "1"
 NAMES = {
@@ -27,6 +28,12 @@ NAMES = {
 }
 # What is said of a call that a reader of a few lines can make.
 PLAIN = {"topic", "dtype", "keywords", "untouched"}
+# A line of the plain cases: what the names say, L and S for the queries and keys, and the place of
+# each array in the file, in bytes.
+COLUMNS = (
+    "dtype", "heads", "L", "S", "E", "E_v", "is_causal", "scale",
+    "query", "key", "value", "expected/output", "bound/output", "id",
+)
 Stored = tuple[str, Array]  # the name of a dtype, and what lies in the file
 
 
@@ -39,14 +46,30 @@ def export(cases: Sequence[Case], file: str | Path, backend: Backend) -> int:
     there = backend.dtypes()
     arrays: dict[str, Stored] = {}
     about = {"schema": SCHEMA}
+    plain = {}
     for case in cases:
         call = case.call
         if call.compiled or call.memory or case.topic == "large masks" or case.dtype not in there:
             continue
-        about[case.id] = json.dumps(_said(case, call), allow_nan=False, separators=(",", ":"))
+        said = _said(case, call)
+        if "plain" in said:
+            plain[case.id] = call
+        about[case.id] = json.dumps(said, allow_nan=False, separators=(",", ":"))
         arrays |= {f"{case.id}/{name}": own for name, own in _arrays(call, backend)}
-    write(file, arrays, about)
+    places = write(file, arrays, about)
+    lines = [" ".join(COLUMNS), *(_line(own, call, places) for own, call in plain.items())]
+    Path(f"{file}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return len(about) - 1
+
+
+def _line(own: str, call: Call, places: dict[str, int]) -> str:
+    """Return a plain case as a line: its dtype, its shapes, and where its arrays begin."""
+    query, key, value = (call.given[name].numbers.shape for name in ("query", "key", "value"))
+    heads, (n_queries, d), n_keys = math.prod(query[:-2]), query[-2:], key[-2]
+    scale = scale_of(call.options.get("scale"), d)
+    begins = (places[f"{own}/{name}"] for name in COLUMNS[8:13])
+    said = [heads, n_queries, n_keys, d, value[-1], int(bool(call.options.get("is_causal"))), scale]
+    return " ".join(map(str, [call.given["query"].dtype, *said, *begins, own]))
 
 
 def everything(kind: str, *, seed: Seed = 7, **choice: Any) -> list[Case]:
@@ -131,8 +154,10 @@ def _results(call: Call, backend: Backend) -> Iterator[tuple[str, Array, Any]]:
         yield "lse", truth, lse_limit(call, truth)
 
 
-def write(file: str | Path, arrays: dict[str, Stored], about: dict[str, str]) -> None:
+def write(file: str | Path, arrays: dict[str, Stored], about: dict[str, str]) -> dict[str, int]:
     """Write a file of safetensors: the length of a header in 8 bytes, the header, the numbers.
+
+    Return the byte at which each array begins.
 
     The package safetensors takes bfloat16 from other packages alone; the format is short. Longer
     numbers come first, so that each array begins where its dtype may be read from.
@@ -147,3 +172,5 @@ def write(file: str | Path, arrays: dict[str, Stored], about: dict[str, str]) ->
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     Path(file).write_bytes(b"".join([len(text).to_bytes(8, "little"), text, *parts]))
+    begin = 8 + len(text)
+    return {name: begin + header[name]["data_offsets"][0] for name in arrays}

@@ -1,9 +1,9 @@
-/* Ask an attention in C the plain cases of a file that `python -m attncheck --export` wrote.
+/* Ask an attention in C the plain cases that `python -m attncheck --export` wrote.
 
-   cc -O2 -o reader reader.c -lm && ./reader cases.safetensors
+   cc -O2 -o reader reader.c -lm && ./reader cases.safetensors cases.safetensors.txt
 
-   It prints the ids of the cases that fail. attncheck/EXPORT.md says what is in the file. Asked are
-   the plain calls in float32: no mask, no keywords but is_causal and scale, no broadcasting.
+   It prints the ids of the cases that fail. attncheck/EXPORT.md says what is in both files. Asked
+   are the plain calls in float32: no mask, no keywords but is_causal and scale, no broadcasting.
    -DWRONG_CORNER makes the causal mask end at the last key, which is wrong unless L = S. */
 #include <fcntl.h>
 #include <math.h>
@@ -12,23 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-typedef struct { const void *numbers; long shape[8], rank, rows; } Array; /* rows: all but 2 axes */
-
-static const char *header, *numbers;
-
-/* Put the array of this name into `own`; return 0 if the file has none. */
-static int array(const char *id, int n, const char *name, const char *dtype, Array *own) {
-    char word[512];
-    snprintf(word, sizeof word, "\"%.*s/%s\":{\"dtype\":\"%s\",\"shape\":[", n, id, name, dtype);
-    const char *at = strstr(header, word);
-    if (!at) return 0;
-    at += strlen(word), own->rank = 0, own->rows = 1;
-    for (; *at != ']'; at += *at == ',') own->shape[own->rank++] = strtol(at, (char **)&at, 10);
-    for (int i = 0; i < own->rank - 2; i++) own->rows *= own->shape[i];
-    own->numbers = numbers + strtol(strchr(at + 1, '[') + 1, NULL, 10);
-    return 1;
-}
 
 /* The kernel: softmax(scale * Q K^T) V of one head. Put your own here. */
 static void attention(const float *q, const float *k, const float *v, float *out, long L, long S,
@@ -56,49 +39,36 @@ static void attention(const float *q, const float *k, const float *v, float *out
     free(p);
 }
 
-/* Return whether a case passes; -1 if it is not asked. */
-static int passes(const char *id, int n, const char *said, const char *end) {
-    Array q, k, v, truth, bound;
-    const char *plain = strstr(said, "\\\"plain\\\":true"), *causal, *scale;
-    if (!plain || plain > end || !array(id, n, "query", "F32", &q)) return -1;
-    if (!array(id, n, "key", "F32", &k) || !array(id, n, "value", "F32", &v) ||
-        !array(id, n, "expected/output", "F64", &truth) ||
-        !array(id, n, "bound/output", "F64", &bound))
-        return fprintf(stderr, "%.*s lacks an array\n", n, id), 0;
-    causal = strstr(said, "\\\"is_causal\\\":true"), scale = strstr(said, "\\\"scale\\\":");
-    long L = q.shape[q.rank - 2], E = q.shape[q.rank - 1], S = k.shape[k.rank - 2];
-    long E_v = v.shape[v.rank - 1], size = q.rows * L * E_v;
-    float factor = scale && scale < end ? strtof(scale + 10, NULL) : E ? 1 / sqrtf(E) : 1;
-    float *out = malloc((size + 1) * sizeof *out);
-    for (long r = 0; r < q.rows; r++)
-        attention((const float *)q.numbers + r * L * E, (const float *)k.numbers + r * S * E,
-                  (const float *)v.numbers + r * S * E_v, out + r * L * E_v, L, S, E, E_v,
-                  causal && causal < end, factor);
-    const double *t = truth.numbers, *b = bound.numbers;
-    int right = 1;
-    for (long i = 0; i < size; i++) {
-        int same = out[i] == t[i] || (isnan(out[i]) && isnan(t[i]));
-        right &= same || (isfinite(t[i]) && fabs(out[i] - t[i]) <= b[i]);
-    }
-    free(out);
-    return right;
-}
-
 int main(int count, char **words) {
     struct stat about;
-    int file = count == 2 ? open(words[1], O_RDONLY) : -1, asked = 0, failed = 0;
-    if (file < 0 || fstat(file, &about)) return fprintf(stderr, "usage: reader FILE\n"), 2;
-    const char *all = mmap(NULL, about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (all == MAP_FAILED) return perror(words[1]), 2;
-    long length = *(const long *)all; /* of the header, on a little-endian machine */
-    header = strndup(all + 8, length), numbers = all + 8 + length;
-    /* The metadata has the ids, each with a text in which quotes are escaped: "id":"{...}". */
-    for (const char *at = header; (at = strstr(at, "\":\"{")); at++) {
-        const char *id = at;
-        while (id[-1] != '"') id--;
-        int right = passes(id, at - id, at + 3, strstr(at, "}\""));
-        asked += right >= 0, failed += right == 0;
-        if (right == 0) printf("%.*s\n", (int)(at - id), id);
+    int file = count == 3 ? open(words[1], O_RDONLY) : -1, is_causal, asked = 0, failed = 0;
+    FILE *lines = count == 3 ? fopen(words[2], "r") : NULL;
+    if (!lines || fstat(file, &about)) return fprintf(stderr, "usage: reader FILE FILE.txt\n"), 2;
+    const char *numbers = mmap(NULL, about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (numbers == MAP_FAILED) return perror(words[1]), 2;
+    char dtype[16], id[256];
+    long heads, L, S, E, E_v, query, key, value, expected, bound; /* the last five in bytes */
+    float scale;
+    for (int c = 0; c != EOF && c != '\n';) c = getc(lines); /* the names of the columns */
+    while (fscanf(lines, "%15s %ld %ld %ld %ld %ld %d %f %ld %ld %ld %ld %ld %255s", dtype, &heads,
+                  &L, &S, &E, &E_v, &is_causal, &scale, &query, &key, &value, &expected, &bound,
+                  id) == 14) {
+        if (strcmp(dtype, "float32")) continue;
+        const float *q = (const float *)(numbers + query), *k = (const float *)(numbers + key);
+        const float *v = (const float *)(numbers + value);
+        const double *t = (const double *)(numbers + expected);
+        const double *b = (const double *)(numbers + bound);
+        float *out = malloc((heads * L * E_v + 1) * sizeof *out);
+        for (long h = 0; h < heads; h++)
+            attention(q + h * L * E, k + h * S * E, v + h * S * E_v, out + h * L * E_v, L, S, E,
+                      E_v, is_causal, scale);
+        int right = 1;
+        for (long i = 0; i < heads * L * E_v; i++)
+            right &= out[i] == t[i] || (isnan(out[i]) && isnan(t[i])) ||
+                     (isfinite(t[i]) && fabs(out[i] - t[i]) <= b[i]);
+        if (!right) puts(id);
+        asked++, failed += !right;
+        free(out);
     }
     printf("%d asked, %d failed\n", asked, failed);
     return failed > 0 || !asked;

@@ -67,6 +67,13 @@ def test_what_comes_out_is_right_within_the_bound(tmp_path: Path) -> None:
     own = "causal[query-5-E-key-7-E-float32-d13]"
     plain = {"topic": "causal", "dtype": "float32", "keywords": {"is_causal": True}, "plain": True}
     assert about[own] == plain
+    names, *lines = Path(f"{file}.txt").read_text(encoding="utf-8").splitlines()
+    assert {line.split()[-1] for line in lines} == {n for n, x in about.items() if "plain" in x}
+    line = next(line.split() for line in lines if line.endswith(own))
+    told = dict(zip(names.split(), line, strict=True))
+    assert line[:8] == ["float32", "1", "5", "7", "13", "11", "1", str(13**-0.5)]
+    key = np.fromfile(file, "float32", 7 * 13, offset=int(told["key"]))
+    assert (key == arrays[f"{own}/key"].numpy().ravel()).all()
     given = [arrays[f"{own}/{name}"].double().numpy() for name in ("query", "key", "value")]
     output = numpy_dense.scaled_dot_product_attention(*given, is_causal=True)
     error = np.abs(arrays[f"{own}/expected/output"].numpy() - output)
@@ -101,7 +108,8 @@ def test_a_reader_in_c_finds_a_planted_fault(tmp_path: Path) -> None:
     for fault in ([], ["-DWRONG_CORNER"]):
         warnings = ["-Wall", "-Wextra", "-Werror"]
         subprocess.run(["cc", "-O2", *warnings, *fault, "-o", reader, source, "-lm"], check=True)
-        done = subprocess.run([reader, file], capture_output=True, text=True, check=False)
+        command = [reader, file, f"{file}.txt"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         *failed, last = done.stdout.splitlines()
         n_plain = sum("plain" in own and own["dtype"] == "float32" for own in said(file).values())
         assert last == f"{n_plain} asked, {len(failed)} failed" and n_plain > 50
