@@ -12,6 +12,8 @@ of the kernel. All is computed anew in NumPy, in seconds; nobody's runner is run
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from attncheck.suites.attentions import KERNEL, WRONG
 from attncheck.suites.published import SUITES, Ask, Suite
 
@@ -31,8 +33,7 @@ def asked(suite: Suite, mended: bool = False) -> dict[str, str]:
     >>> asked(candle)["mean"], asked(candle)["corner"]
     ('noticed', 'not asked')
     """
-    calls = list(suite.asks(mended))
-    verdicts = {}
+    calls, verdicts = _calls(suite, mended), {}
     for wrong in WRONG:
         largest = _largest(calls, wrong)
         verdicts[wrong] = (
@@ -53,9 +54,15 @@ def correct_kernel(suite: Suite) -> float:
     >>> correct_kernel(SUITES[0]) < 1
     True
     """
-    largest = _largest(list(suite.asks(True)), KERNEL)
+    largest = _largest(_calls(suite, True), KERNEL)
     assert largest is not None
     return largest
+
+
+@lru_cache(maxsize=1)
+def _calls(suite: Suite, mended: bool) -> list[Ask]:
+    """Return the calls of a suite, drawn once for all that is asked of it in a row."""
+    return list(suite.asks(mended))
 
 
 def _largest(calls: list[Ask], name: str) -> float | None:

@@ -63,7 +63,7 @@ class Question:
     @cached_property
     def products(self) -> Array:
         """Return each query times each key, (H, L, S)."""
-        return np.asarray(self.query @ self.key[own_heads(self)].swapaxes(1, 2))
+        return by_key_head(self.query, self.key.swapaxes(1, 2))
 
     def asks(self, wrong: str) -> bool:
         """Return whether the call differs at all between the right attention and a wrong one."""
@@ -83,25 +83,27 @@ def rounded(x: Array, dtype: str) -> Array:
     """Return the nearest numbers that a dtype has, in float32."""
     if dtype != "bfloat16":
         return np.asarray(x, dtype).astype(np.float32)
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return (even & np.uint32(0xFFFF0000)).view(np.float32)
+    bits = np.array(x, np.float32, order="C").view(np.uint32)
+    bits += ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
+    bits &= np.uint32(0xFFFF0000)
+    return bits.view(np.float32)
 
 
 def attention(asked: Question, wrong: str = "") -> Array:
     """Return the output (H, L, d_v) in the call's dtype: right, of a correct kernel, or wrong."""
-    value = asked.value[own_heads(asked, wrong)]
+    n_heads, n_queries, _ = asked.query.shape
+    value = tiled(asked.value, n_heads) if wrong == "groups" else asked.value
     if wrong in ("mean", "zeros"):
         mean = value.mean(axis=1, keepdims=True) * (wrong == "mean")
-        n_heads, n_queries, _ = asked.query.shape
-        return rounded(np.broadcast_to(mean, (n_heads, n_queries, value.shape[-1])), asked.dtype)
+        each = np.repeat(mean, n_heads // len(mean), axis=0)
+        return rounded(np.broadcast_to(each, (n_heads, n_queries, each.shape[-1])), asked.dtype)
     found = scores(asked, wrong)
     weights = np.exp(found - found.max(axis=-1, keepdims=True))
     total = weights.sum(axis=-1, keepdims=True)
     if wrong == KERNEL:
-        return rounded(rounded(weights, asked.dtype) @ value / total, asked.dtype)
+        return rounded(by_key_head(rounded(weights, asked.dtype), value) / total, asked.dtype)
     weights /= total
-    return rounded(weights @ value, asked.dtype)
+    return rounded(by_key_head(weights, value), asked.dtype)
 
 
 def log_sum_exp(asked: Question, wrong: str = "") -> Array:
@@ -119,7 +121,8 @@ def scores(asked: Question, wrong: str) -> Array:
     d = asked.query.shape[-1]
     products = asked.products
     if wrong == "groups":
-        products = asked.query @ asked.key[own_heads(asked, wrong)].swapaxes(1, 2)
+        key = tiled(asked.key, len(asked.query))
+        products = by_key_head(asked.query, key.swapaxes(1, 2))
     factors = {"scale 0": 0.0, "no scale": 1.0, "1/d": 1 / d, "flipped": -asked.factor}
     factor = factors.get(wrong, asked.factor)
     found = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
@@ -129,10 +132,18 @@ def scores(asked: Question, wrong: str) -> Array:
     return found
 
 
-def own_heads(asked: Question, wrong: str = "") -> Array:
-    """Return the key head of each query head."""
-    heads, n_key_heads = np.arange(len(asked.query)), len(asked.key)
-    return heads % n_key_heads if wrong == "groups" else heads * n_key_heads // len(heads)
+def by_key_head(rows: Array, other: Array) -> Array:
+    """Return rows (H, L, n) times the matrix (H_kv, n, m) of the key head that their head reads.
+
+    The query heads of one key head stand side by side, so together they are rows of one product.
+    """
+    grouped = rows.reshape(len(other), -1, rows.shape[-1])
+    return np.asarray(grouped @ other).reshape(*rows.shape[:2], -1)
+
+
+def tiled(own: Array, n_heads: int) -> Array:
+    """Return keys or values for each query head, of key head h mod H_kv."""
+    return own[np.arange(n_heads) % len(own)]
 
 
 def _seen(asked: Question, wrong: str) -> Array:

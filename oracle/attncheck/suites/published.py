@@ -84,8 +84,8 @@ def flag_gems(quick: bool) -> Callable[[bool], Iterator[Ask]]:
         yield call(rng, draw, (8, 8), (1024, 128), 64, "float16", rule)
         if quick:
             return
-        # Of 1,024 causal rows the first 32, which see the fewest keys.
-        yield call(rng, draw, (64, 64), (32, 1024), 256, "float16", rule, causal="top-left")
+        # Of 1,024 causal rows the first 32, which see the fewest keys: they see the first 32.
+        yield call(rng, draw, (64, 64), (32, 32), 256, "float16", rule, causal="top-left")
         for lengths in ((17, 1030), (512, 612)):
             for causal in ("", "top-left"):
                 yield call(rng, draw, (4, 2), lengths, 128, "float16", rule, causal=causal)
@@ -109,7 +109,9 @@ def kernel_bench(tolerance: float, *dtypes: str) -> Callable[[bool], Iterator[As
         # Rows are independent, and heads differ more than rows: of 32 heads the first 32 rows. With
         # all rows of all 1,024 heads the mean is at 0.87 to 0.92 of the bound in fp16 (3 draws). In
         # bf16 it is at 0.92 to 0.93, and 3 of 15 draws have an entry beyond the bound.
-        query, key, value = (draw(rng, 32, n, 1024) for n in (32, 512, 512))
+        # Of the mended inputs 8 heads are enough: each mistake is far beyond the bound.
+        n_heads = 8 if mended else 32
+        query, key, value = (draw(rng, n_heads, n, 1024) for n in (32, 512, 512))
         for dtype in dtypes:
             asked = Question(query, key, value, dtype)
             yield compared(asked, allclose(tolerance, tolerance))
@@ -140,7 +142,8 @@ def in_fp8(given: Question, mended: bool) -> Ask:
 def vllm_paged(with_alibi: bool) -> Callable[[bool], Iterator[Ask]]:
     def asks(mended: bool) -> Iterator[Ask]:
         rng, rule = np.random.default_rng(4), allclose(1e-3, 1e-5)
-        for n_heads, n_key_heads, d in ((40, 40, 32), (64, 8, 32), (40, 40, 128)):
+        # A quarter of its 40 heads, or 64 for 8.
+        for n_heads, n_key_heads, d in ((10, 10, 32), (16, 2, 32), (10, 10, 128)):
             draw = normal if mended else uniform(-(d**-0.5), d**-0.5)
             for alibi in (False, True)[: 1 + with_alibi]:
                 # The shortest of seven lengths that random.seed(0) draws with 163 or 227 KiB of
@@ -279,7 +282,7 @@ def aiter(_: bool) -> Iterator[Ask]:
     rng, rule = np.random.default_rng(14), allclose(1e-2, 1e-2)
     for lengths in ((128, 128), (64, 128), (256, 2048)):
         for causal in ("", "bottom-right"):
-            yield call(rng, normal, (12, 2), lengths, 128, "bfloat16", rule, causal=causal)
+            yield call(rng, normal, (6, 2), lengths, 128, "bfloat16", rule, causal=causal)
 
 
 def flash_infer(_: bool) -> Iterator[Ask]:

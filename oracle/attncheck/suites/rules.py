@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attncheck.suites.attentions import Array, Question, attention, own_heads, rounded, unrounded
+from attncheck.suites.attentions import Array, Question, attention, by_key_head, rounded, unrounded
 
 Rule = Callable[[Question, Array, Array], float]
 
@@ -35,7 +35,7 @@ def twice_the_peer(asked: Question, got: Array, right: Array) -> float:
         scores[..., ~np.tril(np.ones((n_queries, n_keys), bool), first)] = -np.inf
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = rounded(weights / weights.sum(axis=-1, keepdims=True), asked.dtype)
-    peer = rounded(weights @ asked.value[own_heads(asked)], asked.dtype)
+    peer = rounded(by_key_head(weights, asked.value), asked.dtype)
     return float(np.abs(got - exact).max() / (2 * np.abs(peer - exact).max()))
 
 
