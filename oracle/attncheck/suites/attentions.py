@@ -29,7 +29,7 @@ WRONG = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """One call of a suite, for some of its heads.
 
