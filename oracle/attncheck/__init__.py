@@ -21,7 +21,7 @@ of its dtype. The files, from the question to the verdict:
     _tolerance     how far a result may be off
     _backends      arrays and tensors, as a kernel takes them (_torch_backend)
     _comparison    one case asked; _search draws calls beyond the table, _report tells the failures,
-                   and _classes what sort of failures matters to whom
+                   _classes what sort of failures matters to whom, and _advice what was meant
     _judged        a kernel that is not trusted, in a process of its own (_process, _worker, _wire)
     _record        a report as data, with a score by class (schema.json)
     _export        cases in a file (EXPORT.md); _badge has a report in one line

@@ -35,6 +35,7 @@ from attncheck import (
     judged,
     seed_of,
 )
+from attncheck._advice import advice
 from attncheck._types import FLOATING
 from attncheck.adapters import missing
 
@@ -192,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.exit(2, f"{command.prog}: error: {error}\n")
     if said := getattr(kernel, "said", ""):
         print(said)
-    return told(report, values, expected)
+    hint = "" if isinstance(asked, Kernel) else advice(asked, report, values.kind, values.device)
+    return told(report, values, expected, hint)
 
 
 def _beside(pair: Any, values: argparse.Namespace, seed: int) -> int:
@@ -229,8 +231,10 @@ def _judged(values: argparse.Namespace, options: dict[str, Any]) -> Report:
     )
 
 
-def told(report: Report, values: argparse.Namespace, expected: Sequence[str]) -> int:
-    """Print a report, write its record, and return the exit status."""
+def told(
+    report: Report, values: argparse.Namespace, expected: Sequence[str], hint: str = ""
+) -> int:
+    """Print a report and a hint, write its record, and return the exit status."""
     if values.json:
         from attncheck._record import record, write
 
@@ -240,6 +244,8 @@ def told(report: Report, values: argparse.Namespace, expected: Sequence[str]) ->
     print(report.told(None) if values.all else report)
     for own in unexpected:
         print(f"expected to fail, and passes: {own}")
+    if hint:
+        print(hint)
     if values.badge:
         from attncheck import _badge
 

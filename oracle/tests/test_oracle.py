@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ from attncheck import (
     check,
     judge,
 )
+from attncheck.__main__ import main
+from attncheck._advice import advice
 from attncheck._definition import combined_mask
 from attncheck._layouts import LAYOUTS
 from attnlib import numpy_tokenwise, torch_dense
@@ -304,3 +307,75 @@ def test_without_ml_dtypes_there_is_no_bfloat16(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_invalid_is_refused(attention: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         check(attention, **options)
+
+
+# -- what was meant --------------------------------------------------------------------------------
+
+sdpa: Any = torch.nn.functional.scaled_dot_product_attention
+
+
+def plain_on_tensors(query: Any, key: Any, value: Any) -> Any:
+    return sdpa(query, key, value)
+
+
+def on_arrays(query: Any, key: Any, value: Any) -> Any:
+    if not isinstance(query, np.ndarray):
+        raise TypeError("arrays alone")
+    return right(query, key, value)
+
+
+def tokens_first(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    return sdpa(query, key, value, is_causal=causal).transpose(1, 2)
+
+
+def always_causal(query: Any, key: Any, value: Any) -> Any:
+    return tokens_first(query, key, value, causal=True)
+
+
+def of_rank_3(query: Any, key: Any, value: Any) -> Any:
+    if query.ndim != 3:
+        raise ValueError("3 axes alone")
+    return sdpa(query, key, value)
+
+
+def in_float16(query: Any, key: Any, value: Any) -> Any:
+    if query.dtype != torch.float16:
+        raise ValueError("float16 alone")
+    return sdpa(query, key, value)
+
+
+def no_scale(query: Any, key: Any, value: Any) -> Any:
+    return sdpa(query, key, value, scale=1.0)
+
+
+@pytest.mark.parametrize(
+    ("attention", "kind", "hint"),
+    [
+        (on_arrays, "torch", "hint: its numbers are right for arrays (--kind numpy)"),
+        (plain_on_tensors, "numpy", "hint: its numbers are right for tensors (--kind torch)"),
+        (tokens_first, "torch", 'hint: its numbers are right with axes="BSHD" in a Kernel'),
+        (always_causal, "torch", 'hint: its numbers are right with axes="BSHD" in a Kernel, if all '
+         "is causal at the top left"),
+        (of_rank_3, "torch", 'hint: its numbers are right with 3 axes (axes="HSD" in a Kernel)'),
+        (in_float16, "torch", "hint: its numbers are right in float16 (--dtypes float16)"),
+        (no_scale, "torch", ""),
+        (plain_on_tensors, "torch", ""),
+    ],
+)
+def test_where_plain_calls_fail_the_other_ways_are_tried(
+    attention: Any, kind: str, hint: str
+) -> None:
+    report = check(attention, kind, only=["values"])
+    assert advice(attention, report, kind, "cpu") == hint
+
+
+def test_without_torch_there_is_no_advice_on_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(plain_on_tensors, "numpy", only=["values"])
+    monkeypatch.setitem(sys.modules, "attncheck._torch_backend", None)
+    assert advice(plain_on_tensors, report, "numpy", "cpu") == ""
+
+
+def test_the_command_gives_the_hint_below_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"{__name__}:tokens_first", "--only", "values"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("hint: its numbers are right with")
