@@ -311,6 +311,7 @@ def test_what_is_invalid_is_refused(attention: Any, options: dict[str, Any], mes
 
 # -- what was meant --------------------------------------------------------------------------------
 
+PLAIN = "values[query-5-E-key-7-E-float32-d13]"
 sdpa: Any = torch.nn.functional.scaled_dot_product_attention
 
 
@@ -366,16 +367,16 @@ def no_scale(query: Any, key: Any, value: Any) -> Any:
 def test_where_plain_calls_fail_the_other_ways_are_tried(
     attention: Any, kind: str, hint: str
 ) -> None:
-    report = check(attention, kind, only=["values"])
+    report = check(attention, kind, case=[PLAIN])
     assert advice(attention, report, kind, "cpu") == hint
 
 
 def test_without_torch_there_is_no_advice_on_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = check(plain_on_tensors, "numpy", only=["values"])
+    report = check(plain_on_tensors, "numpy", case=[PLAIN])
     monkeypatch.setitem(sys.modules, "attncheck._torch_backend", None)
     assert advice(plain_on_tensors, report, "numpy", "cpu") == ""
 
 
 def test_the_command_gives_the_hint_below_the_report(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([f"{__name__}:tokens_first", "--only", "values"]) == 1
+    assert main([f"{__name__}:tokens_first", "--case", PLAIN]) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("hint: its numbers are right with")
