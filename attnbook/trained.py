@@ -103,6 +103,28 @@ def rounded_heads() -> dict[str, NDArray[np.float64]]:
         return dict(zip(COLUMNS, np.loadtxt(file, delimiter=",").T, strict=True))
 
 
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+def queries_and_keys() -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the tokens of `SENTENCE`, and the queries and keys of the model's 72 heads for them.
+
+    Head h of layer n has the place 12 n + h. The numbers are the model's, rounded to float16 (by at
+    most 0.05%); they were stored by `tools/measure_heads.py`, so that chapter 3 needs no model.
+
+    Shapes:
+        returns a list of 16 tokens, queries (72, 16, 32) and keys (72, 16, 32), in float64.
+
+    >>> tokens, query, key = queries_and_keys()
+    >>> tokens[:3], query.shape, key.shape
+    (['[CLS]', 'the', 'animal'], (72, 16, 32), (72, 16, 32))
+    """
+    stored = files("attnbook") / "data" / "minilm_sentence.npz"
+    with stored.open("rb") as file, np.load(file) as arrays:
+        query, key = (arrays[name].astype(np.float64) for name in ("query", "key"))
+        return arrays["tokens"].tolist(), query, key
+
+
 # The two sentences of a pair are about the same thing, and share no word that tells it.
 PAIRS = (
     ("Password reset instructions", "I cannot log in any more."),

@@ -3,7 +3,8 @@
 The model is that of chapter 19, its text the first 512 tokens of the Apache License, which lies in
 `attnbook/data`. A page below chapter 13 quotes the numbers; so that it needs no model, they are
 stored: `python -m tools.measure_heads 2026-11-24` writes them anew, with the day, and `--compare`
-compares them number by number.
+compares them number by number. For chapter 3 the queries and keys of one sentence are stored
+themselves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tools import ROOT
 from tools.measured import Table, main, numbers_apart
 
 STORED = ROOT / "attnbook" / "data" / "minilm_heads.csv"
+OF_A_SENTENCE = ROOT / "attnbook" / "data" / "minilm_sentence.npz"
 N_TOKENS = 512
 
 
@@ -43,14 +45,18 @@ def _query_gradient(
     return torch.as_tensor(scores(weights * (g @ value.mT - D)) @ key * scale)
 
 
-def heads() -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return query, key and value of each head, (512, 32), layer by layer."""
+def heads(text: str = "") -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return query, key and value of each head, (number of tokens, 32), layer by layer.
+
+    Without a text these are for the first 512 tokens of the licence.
+    """
     from transformers import AutoModel, AutoTokenizer
 
     where = trained.minilm()
     tokenizer = AutoTokenizer.from_pretrained(**where)
     model = AutoModel.from_pretrained(**where).double().eval()
-    text = (files("attnbook") / "data" / "LICENSE-Apache-2.0.txt").read_text(encoding="utf-8")
+    licence = files("attnbook") / "data" / "LICENSE-Apache-2.0.txt"
+    text = text or licence.read_text(encoding="utf-8")
     tokens = tokenizer(text, truncation=True, max_length=N_TOKENS, return_tensors="pt")
     seen: list[Tensor] = []
     for layer in model.encoder.layer:
@@ -120,7 +126,32 @@ def by_column() -> dict[str, NDArray[np.float64]]:
     return dict(zip(trained.COLUMNS, measured().T, strict=True))
 
 
-TABLES = {"heads": Table({"": by_column}, lambda _: trained.rounded_heads(), write, numbers_apart)}
+def of_a_sentence() -> dict[str, NDArray[np.float64]]:
+    """Return the queries and the keys of `trained.SENTENCE`, each (72, number of tokens, 32)."""
+    query, key, _ = zip(*heads(trained.SENTENCE), strict=True)
+    return {"query": torch.stack(query).numpy(), "key": torch.stack(key).numpy()}
+
+
+def write_sentence(found: dict[str, dict[str, NDArray[np.float64]]], day: str) -> None:
+    """Write the file; the day is not in it, because nothing was drawn, and nothing was trained."""
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(**trained.minilm())
+    tokens = np.array(ids.tokenize(trained.SENTENCE, add_special_tokens=True))
+    query, key = (found[""][name].astype(np.float16) for name in ("query", "key"))
+    np.savez_compressed(OF_A_SENTENCE, tokens=tokens, query=query, key=key)
+
+
+def stored_sentence(_: str = "") -> dict[str, NDArray[np.float64]]:
+    """Return what is stored, under the names of `of_a_sentence`."""
+    _tokens, query, key = trained.queries_and_keys()
+    return {"query": query, "key": key}
+
+
+TABLES = {
+    "heads": Table({"": by_column}, lambda _: trained.rounded_heads(), write, numbers_apart),
+    "sentence": Table({"": of_a_sentence}, stored_sentence, write_sentence, numbers_apart),
+}
 
 if __name__ == "__main__":
     sys.exit(main(TABLES))

@@ -219,12 +219,6 @@ def scaling_explorer(
     across = (WALK_RIGHT - WALK_LEFT) / d_ks[-1]
     unit = HALF / max(2 * sqrt(d_ks[-1]), 1.02 * float(np.abs(walks).max()))
     leaders = [int(walks[d_k - 1].argmax()) for d_k in d_ks]
-    # From which place on division by √d_k leaves the weights uneven.
-    settled = len(d_ks)
-    for place, d_k in reversed(list(enumerate(d_ks))):
-        if _verdict(float(softmax(walks[d_k - 1] / sqrt(d_k)).max()), n_keys) != "uneven":
-            break
-        settled = place
     backdrop, signs = _backdrop(walks, d_ks, across, unit), list(SIGNS.values())
     xs = [round(WALK_LEFT + across * d_k, 1) for d_k in d_ks]
     foot = MIDDLE + HALF + 17
@@ -282,8 +276,6 @@ def scaling_explorer(
             largest.append(float(weights[leader]))
             title = SIGNS[rule] + ("" if rule == "1" else f" = {round(divisor(d_k), 1):,g}")
             verdict = _verdict(largest[-1], n_keys)
-            if rule == "sqrt(d_k)" and place >= settled:
-                verdict += f" from {d_ks[settled]} on"
             body.append(_panel(panel, title, LOOKS[rule], weights, leader, verdict))
         title = f"Undivided, key {leader} takes {largest[0]:.2f}; ÷ √dₖ leaves it {largest[1]:.2f}"
         body.append(headline(4, 16, title, "headline"))

@@ -15,7 +15,7 @@ from nbval.plugin import IPyNbFile
 
 from attnbook import trained
 from tools import ROOT
-from tools.measure_heads import measured
+from tools.measure_heads import measured, of_a_sentence
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec(trained.PACKAGE) is None, reason=f"{trained.PACKAGE} is not installed"
@@ -80,6 +80,15 @@ def test_a_package_without_weights_is_no_model(
 def test_the_stored_roundings_are_those_of_the_model() -> None:
     stored = np.stack(list(trained.rounded_heads().values()), axis=1)
     assert np.allclose(measured(), stored, rtol=0.05, atol=0.002)
+
+
+@pytest.mark.slow
+@needs_package
+def test_the_stored_queries_and_keys_are_those_of_the_model() -> None:
+    _, query, key = trained.queries_and_keys()
+    found = of_a_sentence()
+    assert np.allclose(found["query"], query, rtol=1e-3, atol=1e-4)
+    assert np.allclose(found["key"], key, rtol=1e-3, atol=1e-4)
 
 
 def test_the_chapter_is_skipped_without_the_model_and_says_why(

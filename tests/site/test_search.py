@@ -15,8 +15,7 @@ TYPED = {
         "sqrt", "why sqrt d_k", "variance", "vanishing gradient", "why divide by sqrt(d_k)",
         "Why do we divide by the square root of d_k?",
     ),
-    "03_keys_that_match": ("muP",),
-    "03_where_the_factor_goes": ("fold the scale",),
+    "03_keys_that_match": ("muP", "fold the scale"),
     "04_softmax": (
         "temperature", "numerical stability", "log-sum-exp", "why does the softmax saturate",
     ),
