@@ -311,7 +311,7 @@ def torch_code(mended: bool) -> Iterator[Ask]:
 
 SUITES = (
     Suite(
-        "KernelBench 1/97, half",
+        "KernelBench 1/97, fp16",
         "ScalingIntelligence/KernelBench, KernelBench/level1/97_ScaledDotProductAttention.py at "
         "06e49e8 (2026-01-02) and src/kernelbench/eval.py at 7a0fae9 (2026-02-27)",
         "Compares kernels that language models write. Float32 is its default, and it flags a "
@@ -383,7 +383,7 @@ SUITES = (
     ),
     Suite(
         "KernelBench 1/97, float32",
-        "the same files as in half precision",
+        "the same files as in fp16",
         "The default precision of the benchmark, with a tolerance of 0.0001.",
         kernel_bench(1e-4, "float32"),
     ),
