@@ -353,9 +353,11 @@ def gradient_limits(
     dtype = call.given["query"].dtype
     peers = backend.peer_gradients(call) if dtype in HALF else {}
     floors: dict[str, Array] = {n: _tolerance.epsilon("float32") * sizes[n] for n in call.wanted}
-    if "sinks" in call.wanted and dtype in HALF:
-        own_size = _tolerance.sinks_of_rounded(own, d_output)
-        floors["sinks"] = floors["sinks"] + _tolerance.epsilon(dtype) * own_size
+    if dtype in HALF:
+        rounded = _tolerance.sizes_of_rounded(own, d_output)
+        rounded = _definition.argument_gradients(call, rounded)
+        ours = _tolerance.epsilon(dtype)
+        floors = {name: floor + ours * rounded[name] for name, floor in floors.items()}
     n_parts = 1 if call.split is None else 2
     return {
         name: n_parts * _tolerance.bound(

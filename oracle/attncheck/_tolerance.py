@@ -227,18 +227,32 @@ def gradient_sizes(
     return {name: _gathered_sizes(size, shapes[name]) for name, size in sizes.items()}
 
 
-def sinks_of_rounded(own: Problem, upstream: Array) -> Array:
-    """Return how many ε of half precision the gradients of sinks can be off, by rounded outputs.
+def sizes_of_rounded(own: Problem, upstream: Array) -> dict[str, Array]:
+    """Return how many ε of half precision the gradients can be off, by rounded outputs.
 
-    Each row takes D = dO · O from an output that was rounded. The error of plain attention is no
-    measure of that where there are few sinks, as it happens to be near 0 in some.
+    Each row takes D = dO · O from an output that was rounded, and dS = A ∘ (dP - D) is off by what
+    D is. The error of plain attention is no measure of that where there are few keys or sinks, as
+    it happens to be near 0 in some.
     """
-    assert own.sinks is not None
     found = _forward(own)
-    output = found.weights @ finite(own.value)
-    row = found.sinks[0][..., 0] * np.sqrt(((finite(upstream) * output) ** 2).sum(axis=-1))
-    squares = np.moveaxis(row**2, -2, -1)
-    return np.asarray(LAMBDA / 2 * np.sqrt(gathered(squares, own.sinks.shape)))
+    query, key, value = (finite(x) for x in own[:3])
+    products = (finite(upstream) * (found.weights @ value)) ** 2
+    off_rows = LAMBDA / 2 * np.sqrt(products.sum(axis=-1, keepdims=True))
+    factor, slope = scale_of(own.scale, query.shape[-1]), np.ones(())
+    if own.softcap is not None:
+        slope = 1 - np.tanh(factor * (query @ key.swapaxes(-1, -2)) / own.softcap) ** 2
+    off = found.weights * off_rows
+    squares = ((slope * off) ** 2).swapaxes(-1, -2)
+    sizes = {
+        "query": abs(factor) * np.abs((slope * off) @ key),
+        "key": abs(factor) * np.sqrt(squares @ query**2),
+        "value": np.zeros(value.shape),
+        "attn_mask": off,
+    }
+    if own.sinks is not None:
+        rows = np.moveaxis((found.sinks[0] * off_rows)[..., 0] ** 2, -2, -1)
+        sizes["sinks"] = np.sqrt(gathered(rows, own.sinks.shape))
+    return sizes
 
 
 def _gathered_sizes(size: Array, shape: Shape) -> Array:

@@ -309,6 +309,46 @@ def test_what_is_invalid_is_refused(attention: Any, options: dict[str, Any], mes
         check(attention, **options)
 
 
+class WithRoundedOutput(torch.autograd.Function):
+    """Attention in float32, whose backward pass takes D from the output that it rounded."""
+
+    row_sums = staticmethod(lambda above, output: (above * output).sum(-1, keepdim=True))
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
+        q, k, v = (x.float() for x in (query, key, value))
+        weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
+        output = (weights @ v).to(query.dtype)
+        ctx.save_for_backward(q, k, v, weights, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        q, k, v, weights, output = ctx.saved_tensors
+        d_output = above[0].float()
+        rows = WithRoundedOutput.row_sums(d_output, output.float())
+        d_scores = weights * (d_output @ v.mT - rows) * q.shape[-1] ** -0.5
+        found = d_scores @ k, d_scores.mT @ q, weights.mT @ d_output
+        return tuple(x.to(output.dtype) for x in found)
+
+
+def test_gradients_in_half_precision_allow_for_the_rounded_output(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one or two keys plain attention has nearly no error, and this kernel some."""
+
+    def attention(query: Any, key: Any, value: Any) -> Any:
+        return WithRoundedOutput.apply(query, key, value)
+
+    kernel = Kernel(attention, "BHSD", head_dims=[64], dtypes=["bfloat16"])
+    few = [f"gradients[queries-{n}-bfloat16-d64]" for n in ("1-keys-1", "17-keys-1", "1-keys-2")]
+    for seed in range(3):
+        report = check(kernel, case=few, seed=seed)
+        assert report.passed, str(report)
+    monkeypatch.setattr(WithRoundedOutput, "row_sums", lambda above, output: 0)
+    assert len(check(kernel, case=few).failed) == len(few)
+
+
 # -- what was meant --------------------------------------------------------------------------------
 
 PLAIN = "values[query-5-E-key-7-E-float32-d13]"
