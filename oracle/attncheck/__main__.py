@@ -11,7 +11,8 @@
     python -m attncheck --list
     python -m attncheck --export cases.safetensors
 
-Exit status: 0 if some case passed and none failed, 1 otherwise, 2 if the command is invalid.
+Exit status: 0 if some case passed and none failed, 1 otherwise, 2 if the command is invalid or what
+it needs is not there.
 """
 
 from __future__ import annotations
