@@ -23,7 +23,7 @@ from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
-from attnbook.figures.heads import head_weights, heads_diagram, shared_heads, which_head
+from attnbook.figures.heads import head_weights, heads_diagram, which_head
 from attnbook.figures.held import weight_held
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer

@@ -1,55 +1,19 @@
-"""Diagrams of boxes joined by lines, and the diagram of the whole: attention with its shapes."""
+"""The diagram of the whole: attention with its shapes and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import WIDEST, Array, arrow, headline, line, rect, tag, text
+from attnbook.figures.drawing import WIDEST, Array, arrow, headline, rect, tag, text
 from attnbook.figures.grid import cell_look
 from attnbook.figures.labels import checked_labels, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.products import lowered
 from attnlib.numpy_dense import softmax
-
-
-class Box(NamedTuple):
-    """A box by its centre line and its top. Of several lines of words the first is its name."""
-
-    x: float
-    top: float
-    width: float
-    height: float
-    words: tuple[str, ...] = ()
-    stroke: str | None = "query"  # None for words without a frame
-
-
-class Join(NamedTuple):
-    """A line from the foot of one box to the top of another."""
-
-    source: str
-    target: str
-    name: str = "muted"
-    dash: str | None = None
-
-
-def boxes_and_lines(boxes: Mapping[str, Box], joins: Iterable[Join]) -> str:
-    """Return the elements of these boxes, by name, and of what joins them."""
-    body: list[str] = []
-    for join in joins:
-        (x1, top, _, height, *_), (x2, y2, *_) = boxes[join.source], boxes[join.target]
-        body.append(line(x1, top + height, x2, y2, join.name, join.dash))
-    for x, top, width, height, words, stroke in boxes.values():
-        if stroke:
-            body.append(rect(x - width / 2, top, width, height, "paper", rx=6, stroke=stroke))
-        first = top + height / 2 - 9 * (len(words) - 1) + 5
-        for row, shown in enumerate(words):
-            name = {"font_weight": "600"} if len(words) > 1 else {}
-            body.append(text(x, first + 19 * row, shown, **({"fill": "muted"} if row else name)))
-    return "".join(body)
 
 
 class Stage(NamedTuple):

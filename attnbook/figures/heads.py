@@ -1,4 +1,4 @@
-"""Several heads: their weights, what each brings, the way through them, and what they share."""
+"""Several heads: their weights, what each brings, and the way through them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.diagrams import Box, Join, boxes_and_lines
 from attnbook.figures.drawing import (
     Array,
-    Drawing,
     axis_title,
     headline,
     line,
@@ -365,38 +363,3 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         columns=("step", "what happens"),
         about="split, attend, concatenate",
     )
-
-
-def shared_heads(n_heads: int, n_kv_heads: Sequence[int]) -> Drawing:
-    """Return a drawing of which key and value head each query head uses, one row for each h_kv.
-
-    >>> shared_heads(4, [2]).alt
-    'Query heads and the key head that each uses. h_kv = 2: 0, 1 use 0; 2, 3 use 1.'
-    """
-    step, left, tall, body, words = 52.0, 102.0, 138.0, "", []
-    for row, n_shared in enumerate(n_kv_heads):
-        group, y = n_heads // n_shared, 12.0 + row * tall
-        body += text(8, y + 21, "query heads", text_anchor="start")
-        body += text(8, y + 91, "keys, values", text_anchor="start")
-        body += text(8, y + 56, f"h_kv = {n_shared}", text_anchor="start", font_weight="600")
-        middle = left + n_heads * step / 2
-        boxes = {
-            f"query {i}": Box(x, y, 40, 32, (str(i),))
-            for i, x in enumerate(_spread(middle, step, n_heads))
-        }
-        # Each key head stands below the middle of its group.
-        boxes |= {
-            f"key {i}": Box(x, y + 70, 40, 32, (str(i),), "key")
-            for i, x in enumerate(_spread(middle, group * step, n_shared))
-        }
-        joins = [Join(f"query {i}", f"key {i // group}") for i in range(n_heads)]
-        body += boxes_and_lines(boxes, joins)
-        groups = [range(index * group, (index + 1) * group) for index in range(n_shared)]
-        uses = [
-            f"{', '.join(map(str, heads))} use{'s' if group == 1 else ''} {index}"
-            for index, heads in enumerate(groups)
-        ]
-        words.append(f"h_kv = {n_shared}: {'; '.join(uses)}.")
-    alt = "Query heads and the key head that each uses. " + " ".join(words)
-    height = 12 + len(words) * tall - 24
-    return Drawing.from_elements(body, left + n_heads * step, height, alt)

@@ -151,7 +151,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
-    "shared_heads": lambda: figures.shared_heads(6, [6, 2, 1]),
     "suites": lambda: figures.suites({
         "one": {"mean": "passes", "zeros": "noticed"},
         "another": {"mean": "at the bound", "zeros": "not asked"},
