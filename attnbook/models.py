@@ -13,16 +13,16 @@ from attnlib import needs
 
 needs(__name__, "transformers")
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 from transformers import CONFIG_MAPPING, AutoModel
+
+from attnbook.atlas import Released, stored
 
 _SMALL: dict[str, Any] = {
     "vocab_size": 8,
@@ -124,26 +124,15 @@ def _double(value: Any) -> Any:
     return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
 
-class Released(NamedTuple):
-    """What a file of its authors, or a copy of it, says of a released model."""
-
-    model: str
-    released: str  # year and month
-    source: str  # the file; for a repository with its commit
-    family: str  # as transformers names it
-    settings: dict[str, Any]  # as transformers names them; layer_types are repeated
-
-
 def released() -> list[Released]:
-    """Return twelve released models, the oldest first.
+    """Return the twelve stored models that chapter 18 lists, the oldest first.
 
     Example:
         >>> first, *_, last = released()
         >>> first.model, first.released, last.model, last.released
         ('BLOOM 176B', '2022-07', 'Gemma 4 E2B', '2026-04')
     """
-    with (files("attnbook") / "data" / "models.json").open(encoding="utf-8") as file:
-        return [Released(**model) for model in json.load(file)]
+    return [model for model in stored() if model.table]
 
 
 def changes(model: Released) -> str:

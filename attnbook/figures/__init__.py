@@ -11,6 +11,7 @@ needs(__name__, "matplotlib")
 
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
+from attnbook.figures.cards import layer_cards
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.chosen import chosen_keys
 from attnbook.figures.comparison import handout_links

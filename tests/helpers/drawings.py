@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnbook import examples, experiments, figures
+from attnbook import atlas, examples, experiments, figures
 
 SIZES = (4, 16, 64)
 
@@ -133,6 +133,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "hull": lambda: figures.hull(
         [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
     ),
+    "layer_cards": lambda: figures.layer_cards(list(map(atlas.card, atlas.stored()[-6:]))),
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
