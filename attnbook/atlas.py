@@ -201,7 +201,7 @@ def _words(settings: dict[str, Any], words: list[str]) -> Iterator[str]:
     if share := settings.get("partial_rotary_factor"):
         turned = int(share * settings["head_dim"])
     if interval := settings.get("no_rope_layer_interval"):
-        yield f"rotary but in every {interval}th layer"
+        yield f"rotary, but none in every {interval}th layer"
     elif not {"ALiBi", "NoPE"} & set(words):
         yield f"rotary in {turned} of {settings['head_dim']} entries" if turned else "rotary"
     yield from (word for word in words if word != "scale 1")

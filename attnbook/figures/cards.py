@@ -63,11 +63,11 @@ def _card(card: Card, top: float) -> tuple[str, str]:
         "windows": sum(layer.in_window * layer.window for layer in card.layers),
         "states": sum(layer.state for layer in card.layers),
     }
-    inside = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in parts.items() if size)
-    lines = (card.heads, card.sizes, card.words, memory + f" (of which {inside})" * bool(inside))
+    inside = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in parts.items() if size)
+    lines = (card.heads, card.sizes, card.words, memory + f" ({inside})" * bool(inside))
     for place, words in enumerate(lines):
         body += text(LEFT, foot + 47 + 17 * place, words, text_anchor="start", font_size=12)
-    body += axis_title(WIDTH - LEFT, foot + 98, card.released, text_anchor="end", font_size=12)
+    body += axis_title(WIDTH - LEFT, foot + 64, card.released, text_anchor="end", font_size=12)
     told = f"{card.model} ({card.released}): {', '.join(kinds)}; " + ", ".join(lines[:3])
     return body, f"{told}; {bytes_each}, {lines[3]}."
 

@@ -57,7 +57,10 @@ def test_bytes_are_those_of_the_librarys_cache(name: str) -> None:
     n_tokens = 256 if "compress_rates" in settings else 24
     with torch.no_grad():
         cache = built(input_ids=torch.zeros(1, n_tokens, dtype=torch.long)).past_key_values
-    for kept, layer in zip(cache.layers, atlas.card(model).layers, strict=False):
+    layers = atlas.card(model).layers
+    # The layers at the end that use the keys of others have no cache of their own.
+    assert sum(layer.cache(n_tokens) for layer in layers[len(cache.layers) :]) == 0
+    for kept, layer in zip(cache.layers, layers, strict=False):
         # Tokens that wait to be compressed are not counted.
         parts = {name: part for name, part in vars(kept).items()
                  if not name.startswith(("buffer", "overlap"))}
@@ -70,6 +73,7 @@ def test_every_model_has_a_month_and_a_source() -> None:
     months = [model.released for model in STORED.values()]
     assert len(STORED) == 30 and months == sorted(months, key=lambda month: month.ljust(7, "z"))
     for model in STORED.values():
+        assert 0 < atlas.card(model).cache(4096) <= atlas.card(model).cache(131_072)
         assert re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2]))?", model.released)
         assert re.match(
             r"arXiv:\d{4}\.\d{5}, table|github\.com/\S+, [0-9a-f]{7}, |transformers ", model.source

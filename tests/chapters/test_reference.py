@@ -142,8 +142,9 @@ def test_the_first_volume_takes_as_long_as_the_first_page_says() -> None:
 
 
 @pytest.mark.parametrize("rule", PAGE_RULES)
-def test_the_page_of_the_lab_keeps_rule(rule: str) -> None:
-    path = REFERENCE / "lab.ipynb"
+@pytest.mark.parametrize("page", ["atlas", "lab"])
+def test_a_notebook_keeps_rule(page: str, rule: str) -> None:
+    path = REFERENCE / f"{page}.ipynb"
     assert PAGE_RULES[rule](read(path)) == []
     assert is_normalised(path)
 
