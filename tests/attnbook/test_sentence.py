@@ -1,0 +1,63 @@
+"""The words of the first page's line: what is stored is the model's, and what the page is given."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from attnbook import sentence, trained
+
+
+def test_every_word_that_the_page_names_is_there() -> None:
+    known = sentence.known()
+    assert len(known) == len(set(known)) > 3000
+    assert not {*sentence.stored()["others"]} & {*known}
+    named = [word for text, _ in sentence.OPENING for word in text.split()]
+    named += [word for key, poles in sentence.SENSES.items() for word in (key, *poles.split())]
+    assert not {*named} - {*known}
+    assert all(len(poles.split()) == 2 for poles in sentence.SENSES.values())
+
+
+@pytest.mark.skipif(bool(trained.missing()), reason="the model is not installed")
+def test_cosines_are_those_of_the_model_about() -> None:
+    """Of 64 numbers of 384 less than the whole is left: here .88 in the correlation of cosines."""
+    everyday_words = pytest.importorskip("tools.everyday_words")
+    words, rows = everyday_words.table()
+    places = {word: place for place, word in enumerate(words)}
+    kept = rows[[places[word] for word in sentence.known()]]
+    kept -= kept.mean(axis=0)
+    kept /= np.linalg.norm(kept, axis=1)[:, None]
+    short = sentence.vectors(sentence.known())
+    some = np.triu_indices(300, 1)
+    one, other = ((x[::12][:300] @ x[::12][:300].T)[some] for x in (kept, short))
+    assert np.corrcoef(one, other)[0, 1] > 0.85
+
+
+def test_the_page_opens_with_the_words_that_it_can_show() -> None:
+    opening, whole = sentence.opening(), sentence.table(sentence.known())
+    places = {word: place for place, word in enumerate(sentence.known())}
+    for place, word in enumerate(opening["words"].split()):
+        assert (opening["rows"][64 * place : 64 * (place + 1)]
+                == whole["rows"][64 * places[word] : 64 * (places[word] + 1)])
+    numbers = np.array([*map(ord, whole["rows"])]).reshape(-1, 64) - 80
+    np.testing.assert_array_equal(numbers, sentence.stored()["rows"])
+    assert whole["rows"].isascii() and whole["rows"].isprintable()
+
+
+def test_scripts_hold_all_words_and_where_the_others_are_near() -> None:
+    words, others = (
+        json.loads(text.removeprefix("window.attnSentence = ").removesuffix(";\n"))
+        for text in sentence.scripts().values()
+    )
+    assert words == sentence.table(sentence.known())
+    place = others["words"].split().index("grandma")
+    near = [sentence.known()[one] for one in others["nearest"][2 * place : 2 * place + 2]]
+    assert near == ["grandmother", "aunt"]
+
+
+def test_the_changes_travel_with_the_numbers() -> None:
+    notice = (files("attnbook") / "data" / "NOTICE.txt").read_text(encoding="utf-8")
+    assert f"{len(sentence.known()):,} of the 30,522 rows" in notice
