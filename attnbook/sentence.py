@@ -34,7 +34,7 @@ OPENING = (("the cat chased the mouse", 4), ("the mouse and the keyboard of my c
 SENSES = {
     "mouse": "animal computer", "bank": "water money", "bat": "vampire baseball",
     "jam": "bread traffic", "virus": "disease computer", "crane": "bird steel",
-    "python": "snake software", "pitcher": "baseball bottle", "bass": "guitar fish",
+    "python": "snake software", "pitcher": "baseball bottle", "bass": "music fish",
     "seal": "ocean letter", "apple": "fruit computer", "cell": "biology prison",
     "ring": "gold fight", "mass": "church weight", "trunk": "elephant car",
     "star": "planet actor", "palm": "hand tree", "spring": "winter water",
@@ -83,7 +83,7 @@ def vectors(tokens: Sequence[str]) -> Array:
     >>> vectors("she paid cash at the bank".split()).shape
     (6, 64)
     """
-    return _rows()[[_places()[token] for token in tokens]]
+    return np.asarray(_rows()[[_places()[token] for token in tokens]])
 
 
 def weights(tokens: Sequence[str], asks: int, divisor: float) -> Array:
@@ -94,7 +94,7 @@ def weights(tokens: Sequence[str], asks: int, divisor: float) -> Array:
     """
     x = D_K**0.5 * vectors(tokens)
     others = np.arange(len(x)) != asks
-    return attention_weights(x[[asks]], x, others[None], scale=1 / divisor)[0]
+    return np.asarray(attention_weights(x[[asks]], x, others[None], scale=1 / divisor)[0])
 
 
 def nearest(vector: Array, tokens: Sequence[str], count: int = 3) -> list[str]:

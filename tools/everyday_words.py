@@ -7,8 +7,8 @@ read. Kept are the first `COMMON` words of its vocabulary, which begins with the
 the words of `EVERYDAY`, which people use in a sentence of their own. Their rows are scaled to
 length 1, the mean of them is subtracted, because it makes all words alike, and they are scaled
 again. Of each row the 64 parts along the principal axes are kept, scaled to length 1, and rounded
-to multiples of 1/64, which 8 bits hold. For each other word of the vocabulary the two nearest kept ones are
-stored, so that the page can name them.
+to multiples of 1/64, which 8 bits hold. For each other word of the vocabulary the two nearest kept
+ones are stored, so that the page can name them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from attnbook import sentence, trained
 COMMON = 3000
 UNIT = 64  # a stored 1 is 1/64
 # What a page need not suggest to anybody.
-RUDE = set(
-    """ass bitch cock damn dick fuck fucking nazi penis porn rape raped sex sexual sexually shit
-    slut whore""".split()
-)
+RUDE = """
+ass bitch cock damn dick fuck fucking nazi penis porn rape raped sex sexual sexually shit
+slut whore
+"""
 EVERYDAY = """
 algebra algorithm alphabet amazon android ankle ant antenna antennae apple arrow artificial asteroid
 astronaut ate atom aunt backpack bacon baked baker bakery balloon banana bark barked bat bathroom
@@ -83,7 +83,7 @@ def table() -> tuple[list[str], np.ndarray]:
     vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
     plain = [
         place for place, word in enumerate(vocabulary)
-        if re.fullmatch("[a-z]{2,}|a|i", word) and word not in RUDE
+        if re.fullmatch("[a-z]{2,}|a|i", word) and word not in RUDE.split()
     ]
     rows = stored[plain].astype(np.float64)
     return [vocabulary[place] for place in plain], rows / np.linalg.norm(rows, axis=1)[:, None]
@@ -109,5 +109,5 @@ def made(words: list[str], rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    np.savez_compressed(sentence.STORED, **made(*table()))
+    np.savez_compressed(sentence.STORED, allow_pickle=False, **made(*table()))
     print(f"{len(sentence.known())} words")

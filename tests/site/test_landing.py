@@ -35,13 +35,12 @@ def test_each_part_of_the_formula_leads_to_its_chapter(open_page: OpenPage, addr
 
 
 @pytest.mark.quick
-def test_a_phone_shows_the_figure_and_where_to_start_at_once(open_page: OpenPage) -> None:
+def test_a_phone_shows_the_line_its_words_and_where_to_start_at_once(open_page: OpenPage) -> None:
     page = open_page("index", width=360, height=780).page
-    drawing = page.locator(".first-screen svg")
     for one in (
-        drawing,
-        page.get_by_role("button", name="play: step"),
         page.locator(".book-start"),
+        page.get_by_label("Type a sentence, click a word:"),
+        page.locator(".sentence-words"),
     ):
         box = one.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= 360

@@ -10,6 +10,7 @@ then. What moves, plays and follows the pointer is asked of a small drawing made
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
@@ -84,7 +85,10 @@ def moving(book: Path, open_page: OpenPage) -> Iterator[Callable[..., list[Any]]
     visits = []
 
     def figures(name: str, **options: Any) -> list[Any]:
-        if "attn-moving" not in (book / f"{name}.html").read_text(encoding="utf-8"):
+        html = (book / f"{name}.html").read_text(encoding="utf-8")
+        if options.get("scripts", True):  # what stands there without them is no figure then
+            html = re.sub("<noscript>.*?</noscript>", "", html, flags=re.DOTALL)
+        if "attn-moving" not in html:
             return []
         visits.append(open_page(name, motion="reduce", **options))
         found: list[Any] = visits[-1].page.locator(MOVING).all()

@@ -15,7 +15,8 @@ from attnbook.figures.labels import decimal
 from attnlib.numpy_dense import scaled_dot_product_attention
 from tests.site.conftest import OpenPage
 
-SENTENCES = """the cat chased the mouse
+SENTENCES = """\
+the cat chased the mouse
 the mouse and the keyboard of my computer
 we ate strawberry jam on toast
 we sat in a traffic jam on the road
@@ -34,12 +35,12 @@ python is a language for a computer
 the crane lifted the steel wheel
 attention is all you need
 i love my dog and my cat
-who drank the hot tea of the king""".split("\n")
+who drank the hot tea of the king
+""".splitlines()
 
-# What each word of each sentence shows under each divisor.
+# What each word of each sentence shows under one divisor: they take turns.
 SHOWN = """async sentences => {
   const root = document.querySelector(".sentence"), line = root.querySelector("input"), seen = [];
-  const text = name => root.querySelector(name).textContent;
   for (const sentence of sentences) {
     line.value = sentence;
     line.dispatchEvent(new Event("input"));
@@ -47,17 +48,16 @@ SHOWN = """async sentences => {
     const there = () => words().map(one => one.firstChild.data).join(" ") === sentence &&
       words().every(one => !one.disabled);
     for (let i = 0; !there() && i < 400; i++) await new Promise(resolve => setTimeout(resolve, 5));
-    for (const radio of root.querySelectorAll("input[type=radio]")) {
-      radio.click();
-      for (const button of words()) {
-        button.click();
-        const beam = root.querySelector(".sentence-beam");
-        const leans = beam.hasAttribute("hidden") ? null : beam.getAttribute("aria-label");
-        seen.push([
-          [...root.querySelectorAll(".sentence-words small")].map(one => one.textContent),
-          leans, [...root.querySelectorAll("dd")].map(one => one.textContent), text(".sentence-said"),
-        ]);
-      }
+    for (const [j, button] of words().entries()) {
+      root.querySelectorAll("input[type=radio]")[j % 3].click();
+      button.click();
+      const beam = root.querySelector(".sentence-beam");
+      const leans = beam.hasAttribute("hidden") ? null : beam.getAttribute("aria-label");
+      seen.push([
+        [...root.querySelectorAll(".sentence-words small")].map(one => one.textContent),
+        leans, [...root.querySelectorAll("dd")].map(one => one.textContent),
+        root.querySelector(".sentence-said").textContent,
+      ]);
     }
   }
   return seen;
@@ -96,8 +96,8 @@ def test_the_numbers_are_those_of_attnlib(open_page: OpenPage) -> None:
     visit = open_page("index")
     seen = visit.page.evaluate(SHOWN, SENTENCES)
     asked = [
-        (text, divisor, asks) for text in SENTENCES for divisor in sentence.DIVISORS
-        for asks in range(len(text.split()))
+        (text, sentence.DIVISORS[asks % 3], asks)
+        for text in SENTENCES for asks in range(len(text.split()))
     ]
     for one, shown in zip(asked, seen, strict=True):
         assert shown == expected(*one), one
@@ -129,18 +129,17 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     assert pressed.text_content() == "milk asks"
     assert str(said.text_content()).startswith("“milk” takes")
     page.get_by_label("√dₖ = 8").press("ArrowLeft")
-    page.wait_for_function("location.hash.endsWith('&word=4&divisor=1')")
-    told = said.text_content()
+    page.wait_for_url("**/index.html#*&word=4&divisor=1")
+    told = str(said.text_content())
     assert "say=grandmother+giraffe+drank+milk+from+the+pitcher" in page.url
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     # The address brings all of it back.
     page.reload()
-    pressed.wait_for()
-    page.wait_for_function("told => document.querySelector('.sentence-said').textContent === told",
-                           arg=told)
+    said.filter(has_text=told).wait_for()
+    assert pressed.text_content() == "milk asks"
     assert page.get_by_label("1", exact=True).is_checked()
     line.fill("milk")
-    page.wait_for_function("document.querySelector('.sentence').dataset.found === 'false'")
+    said.filter(has_text="Two words that are here").wait_for()
     assert visit.problems == visit.foreign == []
 
 

@@ -52,7 +52,8 @@ def shell() -> str:
 <dl class="sentence-near">{near}</dl>
 <script type="application/json">{stored}</script>
 </div>
-<noscript><style>.sentence, .sentence-limits {{ display: none; }}</style>{figures.first_screen()._repr_html_()}</noscript>"""
+<noscript><style>.sentence, .sentence-limits {{ display: none; }}</style>
+{figures.first_screen()._repr_html_()}</noscript>"""
 
 
 class SentenceDirective(SphinxDirective):

@@ -16,7 +16,11 @@
   let before = { tokens: sentences[1][0].split(" "), asks: sentences[1][1] };
 
   // -- numbers --
-  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+  const dot = (a, b) => {
+    let sum = 0;
+    for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
+    return sum;
+  };
   const read = (table) => table.words.split(" ").forEach((word, i) => {
     const row = Float64Array.from({ length: D_K }, (_, j) => table.rows.charCodeAt(D_K * i + j) - FIRST);
     rows.set(word, row.map((x) => x / Math.sqrt(dot(row, row))));
@@ -39,8 +43,17 @@
       attention: mean(vectors, weights),
     };
   };
-  const nearest = (vector, tokens) => [...rows].filter(([word]) => !tokens.includes(word))
-    .map(([word, row]) => [dot(row, vector), word]).sort((a, b) => b[0] - a[0]).slice(0, 3).map(([, word]) => word);
+  const nearest = (vector, tokens) => {
+    const best = [];
+    for (const [word, row] of rows) {
+      const near = dot(row, vector);
+      if (best.length === 3 && near <= best[2].near || tokens.includes(word)) continue;
+      best.push({ near, word });
+      best.sort((a, b) => b.near - a.near);
+      best.length = Math.min(best.length, 3);
+    }
+    return best.map(({ word }) => word);
+  };
   const decimal = (x) => x.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
   const percent = (x) => `${(100 * x).toFixed(0)}%`;
 
