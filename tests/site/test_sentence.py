@@ -93,7 +93,7 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
 
 @pytest.mark.quick
 def test_the_numbers_are_those_of_attnlib(open_page: OpenPage) -> None:
-    visit = open_page("index")
+    visit = open_page("index", motion="reduce")
     seen = visit.page.evaluate(SHOWN, SENTENCES)
     asked = [
         (text, sentence.DIVISORS[asks % 3], asks)
@@ -106,7 +106,7 @@ def test_the_numbers_are_those_of_attnlib(open_page: OpenPage) -> None:
 
 @pytest.mark.quick
 def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -> None:
-    visit = open_page("index", width=360, height=780)
+    visit = open_page("index", width=360, height=780, motion="reduce")
     page = visit.page
     said, words = page.locator(".sentence-said"), page.locator(".sentence-words")
     assert said.text_content() == "“mouse” takes 73% from “cat”: it leans to animal"

@@ -133,42 +133,52 @@
     find("arcs").replaceChildren(...arcs);
   };
 
+  // Elements stay where they can, so that their places move (book.css).
+  const update = (svg, fresh) => {
+    const kind = (one) => `${one.localName} ${one.getAttribute("class")}`, old = [...svg.children];
+    if (fresh.map(kind).join() !== old.map(kind).join()) svg.replaceChildren(...fresh);
+    else fresh.forEach((one, i) => {
+      for (const { name, value } of one.attributes) old[i].setAttribute(name, value);
+      old[i].textContent = one.textContent;
+    });
+  };
   const beam = (found, poles, past) => {
     const svg = find("beam"), at = (lean) => 262 + 170 * lean, [a, b] = poles.map((pole) => rows.get(pole));
-    const lean = (vector) => dot(vector, b) - dot(vector, a);
+    const lean = (vector) => dot(vector, b) - dot(vector, a), own = at(lean(found.alone));
+    const text = (x, y, look, words) => make("text", { transform: `translate(${x} ${y})`, class: look }, words);
     const mark = (row, name, vector, look) => {
-      const x = at(lean(vector)), y = 64 + 20 * row, own = at(lean(found.alone));
+      const x = at(lean(vector)), y = 64 + 20 * row, right = Math.max(x, own), number = decimal(lean(vector));
       return [
-        make("text", { x: 4, y: y + 14, class: look }, name),
+        text(4, y + 14, look, name),
         make("line", { x1: own, x2: x, y1: y + 9, y2: y + 9, class: look }),
         look === "equal" ? make("circle", { cx: x, cy: y + 9, r: 6, class: look })
-          : make("polygon", { points: `${x},${y} ${x + 9},${y + 16} ${x - 9},${y + 16}`, class: look }),
-        Math.max(x, own) < 392 ? make("text", { x: Math.max(x, own) + 13, y: y + 14, class: look }, decimal(lean(vector)))
-          : make("text", { x: Math.min(x, own) - 13, y: y + 14, class: `${look} end` }, decimal(lean(vector))),
+          : make("polygon", { points: "0,0 9,16 -9,16", transform: `translate(${x} ${y})`, class: look }),
+        right < 392 ? text(right + 13, y + 14, look, number)
+          : text(Math.min(x, own) - 13, y + 14, `${look} end`, number),
       ];
     };
-    let named = [];
-    const discs = found.weights.map((weight, j) => [weight, j]).filter(([weight]) => weight > 0.005)
-      .sort((one, other) => other[0] - one[0]).flatMap(([weight, j]) => {
-        const x = at(lean(found.vectors[j])), r = 15 * Math.sqrt(weight), name = state.tokens[j];
-        const room = weight > 0.04 && named.every((other) => Math.abs(other - x) > 62);
-        if (room) named.push(x);
-        return [make("circle", { cx: x, cy: 60 - r, r, class: "load" }),
-          ...(room ? [make("text", { x, y: 54 - 2 * r, class: "middle" }, name)] : [])];
-      });
+    // Each word stands on the beam where it leans, as large as its weight. Names need room.
+    const named = [], x = found.vectors.map((vector) => at(lean(vector)));
+    for (const j of [...x.keys()].sort((i, j) => found.weights[j] - found.weights[i])) {
+      if (found.weights[j] > 0.04 && named.every((i) => Math.abs(x[i] - x[j]) > 62)) named.push(j);
+    }
+    const discs = found.weights.flatMap((weight, j) => {
+      const r = 15 * Math.sqrt(weight), name = named.includes(j) ? state.tokens[j] : "";
+      return [make("circle", { cx: x[j], cy: 60 - r, r, class: "load" }), text(x[j], 54 - 2 * r, "middle", name)];
+    });
     const name = (one, tokens) => `with “${tokens[one.best]}”`;
-    svg.replaceChildren(
+    update(svg, [
       make("line", { x1: at(-1), x2: at(1), y1: 62, y2: 62, class: "beam" }),
       make("line", { x1: at(0), x2: at(0), y1: 62, y2: 146, class: "zero" }),
-      make("text", { x: 4, y: 163, class: "axis" }, `lean = cosine with “${poles[1]}” − cosine with “${poles[0]}”`),
-      make("text", { x: 4, y: 20, class: "pole" }, `← ${poles[0]}`),
-      make("text", { x: 444, y: 20, class: "pole end" }, `${poles[1]} →`),
+      text(4, 163, "axis", `lean = cosine with “${poles[1]}” − cosine with “${poles[0]}”`),
+      text(4, 20, "pole", `← ${poles[0]}`),
+      text(444, 20, "pole end", `${poles[1]} →`),
       ...discs,
       ...mark(0, name(found, state.tokens), found.attention, "attention"),
       ...(past ? mark(1, name(past, before.tokens), past.attention, "other") : []),
       ...mark(past ? 2 : 1, "plain mean", found["plain mean"], "equal"),
       ...mark(past ? 3 : 2, "alone", found.alone, "alone"),
-    );
+    ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
     return lean(found.attention) < 0 ? poles[0] : poles[1];
