@@ -139,7 +139,7 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     assert pressed.text_content() == "milk asks"
     assert page.get_by_label("1", exact=True).is_checked()
     line.fill("milk")
-    said.filter(has_text="Two words that are here").wait_for()
+    said.filter(has_text="Type at least two words").wait_for()
     assert visit.problems == visit.foreign == []
 
 

@@ -6,6 +6,7 @@ Without scripts the page has the drawing of `bank` in its place, as it is in cha
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def shell() -> str:
         f'<div><dt>{way}</dt><dd data-way="{way}"></dd></div>'
         for way in ("alone", "plain mean", "attention")
     )
+    # What stands there without scripts needs none.
+    still = re.sub("<script.*?</script>", "", figures.first_screen()._repr_html_(), flags=re.DOTALL)
     return f"""<div class="sentence">
 <form><label for="sentence">Type a sentence, click a word:</label>
 <input id="sentence" type="text" value="{escape(sentence.OPENING[0][0])}" maxlength="90"
@@ -53,7 +56,7 @@ def shell() -> str:
 <script type="application/json">{stored}</script>
 </div>
 <noscript><style>.sentence, .sentence-limits {{ display: none; }}</style>
-{figures.first_screen()._repr_html_()}</noscript>"""
+{still}</noscript>"""
 
 
 class SentenceDirective(SphinxDirective):

@@ -194,7 +194,7 @@
       arcs[j].setAttribute("stroke-width", found && j !== asks && rows.has(tokens[j]) ? (0.6 + 15 * found.weights[j]).toFixed(1) : 0);
     });
     if (!found) {
-      find("said").textContent = "Two words that are here, or more: then one can ask the others.";
+      find("said").textContent = "Type at least two words that are here.";
       return;
     }
     place();
