@@ -37,6 +37,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,9 +108,14 @@ def backend_for(kind: str, device: str = "cpu") -> Backend:
     """Return the backend of a kind of kernel, "torch" or "numpy".
 
     Raises:
-        ValueError: a device that is not there.
+        ValueError: a device that is not there, or torch is not installed.
     """
     if kind == "torch":
+        if find_spec("torch") is None:
+            raise ValueError(
+                'kind "torch" needs torch, which is not installed here; a function of arrays is '
+                'asked with kind "numpy" (--kind numpy)'
+            )
         from attncheck._torch_backend import TorchBackend
 
         return TorchBackend(device)

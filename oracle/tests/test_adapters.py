@@ -31,7 +31,7 @@ from faulty_kernels import (
 )
 from torch import Tensor
 
-from attncheck import Kernel, cases, check
+from attncheck import Kernel, backend_for, cases, check
 from attncheck.__main__ import found, main
 from attncheck.adapters import missing
 
@@ -332,3 +332,9 @@ def test_a_device_that_is_not_there_is_no_fault_of_a_kernel(
 def test_another_name_is_no_kernel() -> None:
     with pytest.raises(ValueError, match="it has no 'paper'"):
         found("attncheck.adapters:paper")
+
+
+def test_without_torch_the_kind_of_arrays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncheck.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs torch, which is not installed.*--kind numpy"):
+        backend_for("torch")
