@@ -59,6 +59,10 @@ BAD: dict[str, list[list[Cell]]] = {
         [text("from https://" + "pypi" + ".org/simple")],
     ],
     "short_cells": [[code("x = 1\n" * 16)]],
+    "checks_stand_behind_everything": [
+        [code("x = 1", tags=("checks",))], [code("x = 1\n" * 41, tags=("checks", "remove-cell"))],
+        [code("x = 1", tags=("checks", "remove-cell")), code("x")],
+    ],
     "most_cells_are_short": [[code("x = 1\n\n" * 5)]],
     "set_up_first": [
         [code("x = 1"), SET_UP], [code(SETUP_CELL)], [SET_UP, SET_UP],

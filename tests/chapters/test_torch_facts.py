@@ -25,11 +25,15 @@ def draw(*shape: int) -> torch.Tensor:
     ({"attn_mask": torch.zeros(5, 5, requires_grad=True)}, False), ({"dropout_p": 0.1}, False),
 ])
 def test_which_calls_the_fused_kernel_of_a_cpu_takes(call: dict[str, Any], is_taken: bool) -> None:
-    for x, expected in [(draw(2, 3, 5, 4), is_taken), (draw(3, 5, 4), False)]:
+    whole = draw(2, 3, 5, 4)
+    narrow = whole[..., :3]  # values of another width than the keys
+    for x, value, expected in [
+        (whole, whole, is_taken), (whole[0], whole[0], False), (whole, narrow, False),
+    ]:
         with warnings.catch_warnings(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             warnings.simplefilter("ignore")  # they say why it is not taken
             try:
-                taken = SDPA(x, x, x, **call) is not None
+                taken = SDPA(x, x, value, **call) is not None
             except RuntimeError:
                 taken = False
         assert taken == expected

@@ -32,6 +32,7 @@ UNCHECKED_TAGS = re.compile(r"nbval-(ignore-output|skip)|skip-.*|pytest-validate
 NBVAL_COMMENT = re.compile(r"(?m)^\s*#+\s*(NBVAL_\w+|PYTEST_VALIDATE_\w+)")
 MOST_UNCHECKED = 2
 LONGEST_CELL = 15
+CHECKS_TAG, LONGEST_CHECKS = "checks", 40  # what no reader would type
 HIGHEST_MEDIAN = 4
 
 
@@ -151,9 +152,24 @@ def short_cells(notebook: Notebook) -> list[str]:
     sizes = {
         name: n_lines(without_imports(cell))
         for name, cell in code_cells(notebook)
-        if not {QUIZ_TAG, "checks"} & set(tags(cell))
+        if not {QUIZ_TAG, CHECKS_TAG} & set(tags(cell))
     }
     return [f"{name}: {size} lines" for name, size in sizes.items() if size > LONGEST_CELL]
+
+
+def checks_stand_behind_everything(notebook: Notebook) -> list[str]:
+    """Checks that no reader would type are one last cell, short, and not on the website."""
+    *before, last = code_cells(notebook)
+    faults = [f"{name}: checks before the last cell" for name, cell in before
+              if CHECKS_TAG in tags(cell)]
+    name, cell = last
+    if CHECKS_TAG not in tags(cell):
+        return faults
+    if "remove-cell" not in tags(cell):
+        faults.append(f"{name}: checks that the website shows")
+    if (size := n_lines(cell["source"].splitlines())) > LONGEST_CHECKS:
+        faults.append(f"{name}: {size} lines of checks")
+    return faults
 
 
 def most_cells_are_short(notebook: Notebook) -> list[str]:
@@ -212,6 +228,7 @@ RULES: tuple[Rule, ...] = (
     no_install,
     no_place_of_the_machine,
     short_cells,
+    checks_stand_behind_everything,
     set_up_first,
 )
 # A page below a chapter may have few cells.
