@@ -16,8 +16,11 @@ import runpy
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
+
+import nbval.kernel
 
 # torch imports torch._dynamo, which takes a second, before its first optimizer or operator of ours.
 # The ranks of a ring need it too: a process of pytest has one server, for kernels and for ranks.
@@ -102,8 +105,27 @@ class Forks:
         return Kernel(process, options.get("stderr"))
 
 
+def patiently(start: Callable[..., Any], attempts: int = 3) -> Callable[..., Any]:
+    """Return nbval's `start_new_kernel`, which begins again where a kernel died before it answered.
+
+    The manager looks for free ports and lets them go again, for the kernel to take. Another process
+    may take one first, and then the kernel ends at once. The next one gets other ports.
+    """
+
+    def start_new_kernel(*arguments: Any, **options: Any) -> Any:
+        for left in reversed(range(attempts)):
+            try:
+                return start(*arguments, **options)
+            except RuntimeError as error:
+                if not left or "Kernel died" not in str(error):
+                    raise
+
+    return start_new_kernel
+
+
 def pytest_configure() -> None:
     """Fork kernels on Linux; elsewhere a fork of torch is not safe."""
+    nbval.kernel.start_new_kernel = patiently(nbval.kernel.start_new_kernel)
     if sys.platform == "linux":
         from jupyter_client.provisioning import local_provisioner
 

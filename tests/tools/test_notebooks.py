@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernels import patiently
 
 from tools import notebooks
 
@@ -129,3 +130,22 @@ def test_execute_stops_where_a_cell_fails_and_leaves_the_file(
     assert path.read_bytes() == before
     said = capsys.readouterr().err
     assert f"{path}, cell 2:" in said and "x / 0" in said and "ZeroDivisionError" in said
+
+
+@pytest.mark.parametrize(("deaths", "starts"), [(0, 1), (2, 3), (3, 3)])
+def test_a_kernel_whose_port_is_taken_is_started_again(deaths: int, starts: int) -> None:
+    left = ["Kernel died before replying to kernel_info"] * deaths
+    started: list[str] = []
+
+    def start(name: str) -> str:
+        started.append(name)
+        if left:
+            raise RuntimeError(left.pop())
+        return "a kernel"
+
+    if deaths < 3:
+        assert patiently(start)("python") == "a kernel"
+    else:
+        with pytest.raises(RuntimeError, match="Kernel died"):
+            patiently(start)("python")
+    assert started == ["python"] * starts
