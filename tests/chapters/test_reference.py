@@ -144,7 +144,7 @@ def test_the_first_volume_takes_as_long_as_the_first_page_says() -> None:
 
 
 @pytest.mark.parametrize("rule", PAGE_RULES)
-@pytest.mark.parametrize("page", ["atlas", "lab"])
+@pytest.mark.parametrize("page", ["asked", "atlas", "lab"])
 def test_a_notebook_keeps_rule(page: str, rule: str) -> None:
     path = REFERENCE / f"{page}.ipynb"
     assert PAGE_RULES[rule](read(path)) == []
