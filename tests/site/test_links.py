@@ -70,3 +70,13 @@ def test_a_chapter_opens_in_colab_and_can_be_downloaded(book: Path, name: str) -
     assert in_colab == [f"https://colab.research.google.com/github{path}"]
     assert (book / "_sources" / f"{name}.ipynb").is_file()
     assert any(link.endswith(f"_sources/{name}.ipynb") for link in links)
+
+
+@pytest.mark.quick
+def test_the_addresses_of_joined_pages_lead_on(book: Path) -> None:
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    for old, new in config["sphinx"]["config"]["redirects"].items():
+        page = book / f"{old}.html"
+        address, anchor = urldefrag(new)
+        assert old not in all_pages() and new in page.read_text(encoding="utf-8")
+        assert not anchor or anchor in read(page.parent / address).ids, new
