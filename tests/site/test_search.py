@@ -66,7 +66,7 @@ TYPED = {
     "20_choosing_keys": ("sparse attention", "lightning indexer"),
     "20_recomputed": ("GLM-5",),
     "20_compressed": ("DeepSeek-V4",),
-    "21_a_state": ("delta rule", "hybrid model"),
+    "21_a_state": ("delta rule", "feature map"),
     "21_recomputed": ("Qwen3-Next",),
     "conformance": ("test my kernel",),
     "lab": ("homework",),
