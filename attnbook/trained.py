@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,3 +155,23 @@ SCHEMAS = (
     ("The drain is clogged with hair. It has to be", "drain cleaned", "hair removed"),
     ("The horse did not jump over the fence because it was too", "horse tired", "fence high"),
 )
+
+
+def schemas(tokenizer: Any) -> Iterator[tuple[list[str], int, int, int]]:
+    """Yield the two sentences of each schema, and the places of *it* and of its two nouns.
+
+    In the first sentence *it* is the first noun, and in the second sentence the second. Both
+    sentences begin with the same tokens, so the places are those of both.
+
+    >>> class Words:
+    ...     def tokenize(self, text, add_special_tokens):
+    ...         return ["[CLS]", *text.split()]
+    >>> pair, *places = next(schemas(Words()))
+    >>> [sentence.split()[-1] for sentence in pair], places
+    (['tired.', 'wide.'], [8, 2, 6])
+    """
+    for start, *answers in SCHEMAS:
+        nouns, endings = zip(*map(str.split, answers), strict=True)
+        tokens = tokenizer.tokenize(start, add_special_tokens=True)
+        it, noun, other = (tokens.index(word) for word in ("it", *nouns))
+        yield [f"{start} {ending}." for ending in endings], it, noun, other
