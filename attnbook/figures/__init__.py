@@ -26,6 +26,7 @@ from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, which_head
 from attnbook.figures.held import weight_held
+from attnbook.figures.layer import layer_today
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation

@@ -130,6 +130,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
+    "layer_today": figures.layer_today,
     "hull": lambda: figures.hull(
         [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
     ),
