@@ -15,7 +15,7 @@ from attnbook.figures.cards import layer_cards
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.chosen import chosen_keys
 from attnbook.figures.comparison import handout_links
-from attnbook.figures.decoding import cache_filling, cached_numbers, dealt_keys
+from attnbook.figures.decoding import cache_filling, cached_numbers
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Drawing, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -219,61 +219,6 @@ def cache_filling(
         ),
         about="the tokens, call by call",
     )
-
-
-def dealt_keys(n_keys: int, n_cores: int) -> Drawing:
-    """Return a drawing of one query on cores: all keys on one of them, or dealt out and merged.
-
-    >>> dealt_keys(8, 2).alt[:59]
-    'One query and 8 keys on 2 cores. In one piece: core 1 reads'
-    """
-    left, width, height, merge = 64.0, 348.0, 30.0, 30.0
-    share = n_keys // n_cores
-    body: list[str] = []
-    told: dict[str, list[str]] = {}
-    y = 12.0
-    for words, is_split in (("in one piece", False), (f"in {n_cores} pieces", True)):
-        body.append(text(left, y + 12, words, text_anchor="start", font_weight="600"))
-        y += 22
-        top, lanes = y, told.setdefault(f"I{words[1:]}", [])
-        for core in range(n_cores):
-            body.append(text(left - 10, y + 20, f"core {core + 1}", text_anchor="end"))
-            first, last = (core * share, (core + 1) * share - 1) if is_split else (0, n_keys - 1)
-            if is_split or core == 0:
-                wide = width * (last + 1 - first) / n_keys
-                body.append(
-                    rect(left, y, wide, height, "key", fill_opacity="0.2", stroke="key", rx=4)
-                )
-                keys = f"keys {first:,} to {last:,}"
-                body.append(text(left + wide / 2, y + 20, keys))
-                lanes.append(f"core {core + 1} reads {keys}")
-            else:
-                body.append(
-                    rect(left, y, width, height, stroke="muted", stroke_dasharray="5 4", rx=4)
-                )
-                body.append(text(left + width / 2, y + 20, "waits", fill="muted"))
-                lanes.append(f"core {core + 1} waits")
-            y += height + 8
-        if is_split:
-            x, foot = left + width / n_cores + 26, y - 8
-            for core in range(n_cores):
-                middle = top + core * (height + 8) + height / 2
-                body.append(arrow(x - 24, middle, x - 2, (top + foot) / 2, "muted"))
-            body.append(
-                rect(x, top, merge, foot - top, "output", fill_opacity="0.2", stroke="output", rx=4)
-            )
-            body.append(text(x + merge + 8, (top + foot) / 2 - 4, "merge", **START))
-            body.append(text(x + merge + 8, (top + foot) / 2 + 14, "each o and L", **START))
-            lanes.append(f"{n_cores} pairs of output and log-sum-exp are merged")
-        y += 14
-    body += [line(left, y, left + width, y, "muted"), arrow(left, y, left + width, y, "muted")]
-    body.append(axis_title(left + width, y + 20, "time", text_anchor="end"))
-    each = " ".join(f"{words}: {'; '.join(lanes)}." for words, lanes in told.items())
-    alt = (
-        f"One query and {n_keys:,} keys on {n_cores} cores. {each} "
-        f"Reading takes 1/{n_cores} as long."
-    )
-    return Drawing.from_elements("".join(body), left + width + 14, y + 30, alt)
 
 
 def cached_numbers(

@@ -126,7 +126,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     ),
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
-    "dealt_keys": lambda: figures.dealt_keys(600, 3),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
