@@ -149,14 +149,14 @@ def _map(stage: Stage, left: float, wide: float, table: Array, names: Sequence[s
     body = rect(left, stage.y, wide, high, stroke="grid")
     fill = stage.name or "ink"
     above = 22 if stage.source in "QRS" else 10
-    title = lowered(stage.words, fill=fill) + tag(
-        "tspan", "\u2002{} × {}".format(*table.shape), fill="muted", font_size=13
-    )
+    shape, title = "{} × {}".format(*table.shape), lowered(stage.words, fill=fill)
+    if stage.chapter == 1:
+        title += tag("tspan", f"\u2002{shape}", fill="muted", font_size=13)
+    else:  # where the names of two matrices nearly touch, the shape stands below
+        body += text(stage.x, stage.y + high + 14, f"{shape}, chapter {stage.chapter}",
+                     fill="muted", font_size=13)
     body += tag("text", title, x=stage.x, y=stage.y - above, fill="ink", text_anchor="middle",
                 font_size=13)
-    if stage.chapter > 1:
-        body += text(stage.x, stage.y + high + 14, f"chapter {stage.chapter}", fill="muted",
-                     font_size=13)
     for j, name in enumerate(names if stage.source in "QRS" else ()):  # a column for each key
         at = left + (j + 0.5) * WIDE
         body += text(at, stage.y - 5, name, font_size=13, fill="muted")
