@@ -193,11 +193,12 @@ def _crossing(
     ]
     dots = np.concatenate(curves) * (280.0, 215.0)
     middle = to_share.transform((here, height)) * (280.0, 215.0)
-    sides = [(a, b) for b in (13.0, -13.0) for a in (-28.0, 28.0) if middle[0] + a < 250]
+    sides = [(a, b) for b in (15.0, -15.0) for a in (-32.0, 32.0) if middle[0] + a < 250]
     room = [round(float(np.hypot(*(dots - middle - side).T / [[2], [1]]).min())) for side in sides]
     side = sides[int(np.argmax(room))]
     axes.annotate(
-        f"{here:,.0f}", (here, height), side, textcoords="offset points", ha="center", va="center"
+        f"{here:,.0f}", (here, height), side, textcoords="offset points", ha="center", va="center",
+        bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1},
     )
     return f"{pair[0]} and {pair[1]} cross at {here:,.0f}"
 

@@ -15,7 +15,7 @@ from attnlib.numpy_dense import softmax
 
 # The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
 # as wide as WIDE, and from VALUES on the products with the values.
-LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 96.0, 274.0, 448.0, 322.0
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 104.0, 282.0, 448.0, 330.0
 PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
 
 
