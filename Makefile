@@ -16,7 +16,7 @@ WORKERS := --numprocesses auto --maxprocesses 4 --no-loadscope-reorder --timeout
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help book serve print sheet chapter counts test tenth slow weekly measured format notebooks class images mistakes \
+.PHONY: help book serve print poster sheet chapter counts test tenth slow weekly measured format notebooks class images mistakes \
   coverage latest colab bench peers kernel-report lighthouse dist clean FORCE
 SHELL := /bin/sh
 
@@ -133,6 +133,9 @@ serve: $(BOOK) ## serve the website on this machine until Ctrl-C (PORT=8000)
 
 print: $(BOOK) # make a PDF of the whole book (needs Chromium)
 	@$(BIN)/python -m tools.print_book
+
+poster: $(BOOK) # print the one sheet as a poster, A3 and A4, into reference/ (needs Chromium)
+	@$(BIN)/python -m tools.poster
 
 sheet: $(BOOK) # photograph every figure in every view (needs Chromium)
 	@$(BIN)/python -m tools.sheet

@@ -38,7 +38,15 @@ from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_bytes, ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
-from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth
+from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth, three_divisors
+from attnbook.figures.sheet import (
+    sheet_costs,
+    sheet_heads,
+    sheet_masks,
+    sheet_merge,
+    sheet_output,
+    sheet_scores,
+)
 from attnbook.figures.sides import word_in_context
 from attnbook.figures.states import recall_explorer
 from attnbook.figures.stepper import attention_stepper

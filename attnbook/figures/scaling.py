@@ -23,7 +23,7 @@ from attnbook.figures.drawing import (
     tag,
     text,
 )
-from attnbook.figures.labels import decimal
+from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
 
@@ -193,10 +193,28 @@ def _panel(panel: int, title: str, look: str, weights: Array, leader: int, verdi
         line(left, BASE, left + PANEL, BASE, "muted"),
         tag("g", names, fill="muted", text_anchor="middle", font_size=13),
         text(x, BASE - heights[leader] - 5, f"{weights[leader]:.2f}", fill="weight",
-             font_weight="600", data_part=f"largest-{panel}"),
+             font_weight="600", data_part=f"largest-{panel}", **HALO),
         text(left + PANEL / 2, BASE + 34, verdict, data_part=f"verdict-{panel}",
              font_weight="600" if look == "plus" else None),
     ])
+
+
+def three_divisors(d_k: int = 64) -> Drawing:
+    """Return the still drawing of what three divisors make of the scores of `scaling_explorer`."""
+    scores = experiments.growing_scores(range(1, SQUARES[-1] + 1), seed=396)[d_k - 1]
+    leader = int(scores.argmax())
+    body, told = "", []
+    for panel, (rule, divisor) in enumerate(experiments.RULES.items()):
+        weights = softmax(scores / divisor(d_k))
+        title = SIGNS[rule] + ("" if rule == "1" else f" = {divisor(d_k):g}")
+        verdict = _verdict(float(weights[leader]), len(scores))
+        body += _panel(panel, title, LOOKS[rule], weights, leader, verdict)
+        told.append(f"{title}: {weights[leader]:.2f}, {verdict}")
+    body += rect(LEFT + STEP - 4, BASE - TALL - 46, PANEL + 8, TALL + 88, rx=6, stroke="plus",
+                 stroke_width=2)
+    alt = f"The largest of {len(scores)} weights at d_k = {d_k}. {'; '.join(told)}."
+    shown = tag("g", body, transform=f"translate(-22 {number(TALL + 47 - BASE)})")
+    return Drawing.from_elements(shown, 422, TALL + 90, alt)
 
 
 def scaling_explorer(

@@ -16,13 +16,16 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 import yaml
 from contrast import contrast
 from drawings import DRAWINGS, drawn, texts
 from pictures import differences
 
-from attnbook import examples, figures
+from attnbook import costs, examples, figures
 from attnbook.figures.drawing import COLOURS
+from attnbook.figures.labels import decimal
+from attnlib import numpy_tokenwise
 from tools import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -190,3 +193,29 @@ WORDS = "one two three four five"
 def test_what_would_be_drawn_wrong_without_an_error_is_refused(call: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"must.*; got "):
         call()
+
+
+def test_the_poster_has_the_numbers_of_attnlib() -> None:
+    def rows(table: np.ndarray, digits: int) -> str:
+        return "; ".join(", ".join(decimal(v, digits) for v in row) for row in table)
+
+    _, X, W_Q, W_K, W_V = examples.running()
+    q, k, v = X @ W_Q, X @ W_K, X @ W_V
+    scores, output = figures.sheet_scores().alt, figures.sheet_output().alt
+    assert f"Q, L × dₖ: {rows(q, 0)}. Kᵀ, dₖ × S: {rows(k.T, 1)}" in scores
+    assert rows(q @ k.T / np.sqrt(2), 1) in scores
+    o = numpy_tokenwise.scaled_dot_product_attention(q, k, v)
+    weights = numpy_tokenwise.scaled_dot_product_attention(q, k, np.eye(3))
+    assert f"A, L × S: {rows(weights, 2)}. V, S × dᵥ: {rows(v, 1)}" in output
+    assert output.endswith(f"{rows(o, 2)}.")
+    # The draw is the explorer's.
+    largest = figures.scaling_explorer((64, 1024), start=64, n_draws=2).table[1][1:4]
+    assert re.findall(r": (\d\.\d+), ", figures.three_divisors().alt) == list(largest)
+    row = np.array([0.5, 0.0, 1.0, 2.0, 0.5, 1.5])
+    assert figures.sheet_merge().alt.endswith(f"ℓ = {np.exp(row - row.max()).sum():.2f}.")
+    q = k = v = torch.empty(1, 32, 8192, 128, device="meta")
+    counted = costs.operations(torch.nn.functional.scaled_dot_product_attention, q, k, v)
+    told = figures.sheet_costs().alt
+    assert f", {counted / 1e12:.3g} T," in told
+    weights_of, cache = 2 * 32 * 8192**2 / 2**30, 2 * 2 * 32 * 8192 * 128 / 2**20
+    assert f", {weights_of:g} GiB," in told and f", {cache:g} MiB," in told

@@ -152,6 +152,13 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
+    "sheet_costs": figures.sheet_costs,
+    "sheet_heads": figures.sheet_heads,
+    "sheet_masks": figures.sheet_masks,
+    "sheet_merge": figures.sheet_merge,
+    "sheet_output": figures.sheet_output,
+    "sheet_scores": figures.sheet_scores,
+    "three_divisors": figures.three_divisors,
     "suites": lambda: figures.suites({
         "one": {"mean": "passes", "zeros": "noticed"},
         "another": {"mean": "at the bound", "zeros": "not asked"},

@@ -11,7 +11,7 @@ import pytest
 from pypdf import PdfReader
 
 from tests.site.conftest import ROOT, OpenPage, pages
-from tools import print_book
+from tools import poster, print_book
 
 
 def test_the_pdf_has_pages_bookmarks_and_links_within(browser: Any, tmp_path: Path) -> None:
@@ -54,12 +54,38 @@ def test_a_page_is_printed_in_ink_on_white_with_its_solutions(open_page: OpenPag
     assert ink == "rgb(31, 41, 51)" and "rgb(255, 255, 255)" in paper
 
 
-def test_the_one_sheet_takes_one_side_of_a4(browser: Any, book: Path) -> None:
-    printed = print_book.printed(browser, book / "reference/one_sheet.html", 1)
-    [side] = printed.pages
-    assert [round(float(edge) / 72 * 25.4) for edge in side.mediabox[2:]] == [210, 297]
-    text = side.extract_text()
-    assert "softmax" in text and "each of" in text.replace("\n", " ")  # its first line and its last
+def test_the_stored_posters_are_the_front_of_the_sheet(
+    browser: Any, book: Path, tmp_path: Path
+) -> None:
+    front, back = print_book.printed(browser, book / "reference/one_sheet.html", 1).pages
+    assert "softmax" in front.extract_text() and "fast memory" in back.extract_text()
+    for (width, height), file in zip(
+        ((210, 297), (297, 420)), poster.posters(browser, tmp_path), strict=True
+    ):
+        [side], [stored] = PdfReader(file).pages, PdfReader(poster.PLACE / file.name).pages
+        for page in (side, stored):
+            assert [round(float(edge) / 72 * 25.4) for edge in page.mediabox[2:]] == [width, height]
+        assert stored.extract_text().split() == side.extract_text().split(), "make poster"
+        assert not stored.get("/Annots"), "a link would name a folder of this machine"
+
+
+def test_nothing_on_the_poster_leaves_its_box_or_is_small(open_page: OpenPage) -> None:
+    page = open_page("reference/one_sheet", width=710).page  # 188 mm, what the margins leave of A4
+    page.emulate_media(media="print")
+    texts = page.evaluate("""() => [...document.querySelectorAll(
+      "#attention-on-one-sheet > section:not(#more-formulas) :is(svg text, p, .katex-html)"
+    )].filter((part) => part.checkVisibility()).map((part) => {
+      const box = part.closest(".attn-figure, section").getBoundingClientRect();
+      const { left, right, top, bottom } = part.getBoundingClientRect();
+      const scale = part.closest("svg")?.getScreenCTM().a ?? 1;
+      const inside = box.width === 0 || (left > box.left - 1 && right < box.right + 1
+        && top > box.top - 1 && bottom < box.bottom + 2);
+      return [part.textContent, inside, scale * parseFloat(getComputedStyle(part).fontSize)];
+    })""")
+    assert len(texts) > 100
+    for words, inside, size in texts:
+        # A3 is larger than A4 by √2, and a pixel is 0.75 points: 14 points or more.
+        assert inside and size * 0.75 * 2**0.5 >= 14, (words, size)
 
 
 @pytest.mark.parametrize("name", pages())
