@@ -53,7 +53,7 @@ def sheet_scores() -> Drawing:
     """Return the first half of the formula with the numbers of the running example: the scores."""
     X, W_Q, W_K = examples.running()[1:4]
     parts = (
-        ("Q", "query", "L × dₖ", X @ W_Q, 0, "what each|token asks"),
+        ("Q", "query", "L × dₖ", X @ W_Q, 1, "what each|token asks"),
         ("Kᵀ", "key", "dₖ × S", (X @ W_K).T, 1, "what each|token offers"),
         ("QKᵀ ÷ √dₖ", "", "L × S", attention_scores(X @ W_Q, X @ W_K), 1, "how well|they match"),
     )

@@ -202,7 +202,8 @@ def test_the_poster_has_the_numbers_of_attnlib() -> None:
     _, X, W_Q, W_K, W_V = examples.running()
     q, k, v = X @ W_Q, X @ W_K, X @ W_V
     scores, output = figures.sheet_scores().alt, figures.sheet_output().alt
-    assert f"Q, L × dₖ: {rows(q, 0)}. Kᵀ, dₖ × S: {rows(k.T, 1)}" in scores
+    assert all((x == x.round(1)).all() for x in (q, k, v))  # one digit shows them all
+    assert f"Q, L × dₖ: {rows(q, 1)}. Kᵀ, dₖ × S: {rows(k.T, 1)}" in scores
     assert rows(q @ k.T / np.sqrt(2), 1) in scores
     o = numpy_tokenwise.scaled_dot_product_attention(q, k, v)
     weights = numpy_tokenwise.scaled_dot_product_attention(q, k, np.eye(3))
