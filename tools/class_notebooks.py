@@ -26,6 +26,7 @@ HERE = "your code here"
 FENCE = re.compile(r"(?ms)^```python\n(.+?)^```")
 ANSWER_TAG = "hide-output"  # of a cell whose output answers a prediction
 GUESS = "*Your guess, before you run the next cell:*"
+FOLD = "<details><summary>After you have run the cell</summary>\n\n{}\n\n</details>"
 
 
 def class_notebook(notebook: Notebook) -> Notebook:
@@ -34,11 +35,14 @@ def class_notebook(notebook: Notebook) -> Notebook:
     task = ""
     wanted: list[str] = []
     given: dict[str, int] = {}
+    is_told = False  # whether the next paragraph tells the answer to a prediction
     for cell in notebook["cells"]:
         tags = cell["metadata"].get("tags", [])
+        is_told = is_told or ANSWER_TAG in tags
         if cell["cell_type"] == "markdown":
             task = cell["source"]
-            cells.append(cell)
+            cells.append({**cell, "source": folded(task) if is_told else task})
+            is_told = False
         elif "solution" in tags:
             wanted, given, source = stub(cell["source"], _check_after(notebook, cell), task)
             cells.append(_code(cell, source, "exercise"))
@@ -147,12 +151,27 @@ def checked(source: str, task: str, wanted: list[str], given: dict[str, int]) ->
 # -- predictions -----------------------------------------------------------------------------------
 
 
+def folded(source: str) -> str:
+    """Return the text with its first paragraph folded, as the website folds what tells an answer."""
+    first, *rest = source.split("\n\n", 1)
+    return source if first.startswith("#") else "\n\n".join([FOLD.format(first), *rest])
+
+
 def predicted(cell: Cell) -> list[Cell]:
-    """Return a place for the guess, the cell without what would tell, and what would tell."""
+    """Return a place for the guess, the cell without what would tell, and what would tell.
+
+    What a loop asserts at each turn would tell too. It cannot stand alone, so it is left out.
+    """
     lines = cell["source"].splitlines()
-    asserts = [node for node in ast.parse(_python(cell)).body if isinstance(node, ast.Assert)]
-    told = {n for node in asserts for n in range(node.lineno, (node.end_lineno or 0) + 1)}
-    kept = "\n".join(line for n, line in enumerate(lines, start=1) if n not in told).rstrip()
+    tree = ast.parse(_python(cell))
+    told, hidden = (
+        {n for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1)}
+        for nodes in (
+            [node for node in tree.body if isinstance(node, ast.Assert)],
+            [node for node in ast.walk(tree) if isinstance(node, ast.Assert)],
+        )
+    )
+    kept = "\n".join(line for n, line in enumerate(lines, start=1) if n not in hidden).rstrip()
     tags = [tag for tag in cell["metadata"].get("tags", []) if tag != ANSWER_TAG]
     guess: Cell = {"cell_type": "markdown", "id": "", "metadata": {}, "source": f"{GUESS} …"}
     cells = [guess, _code(cell, kept, *tags)]
