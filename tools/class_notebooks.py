@@ -152,7 +152,7 @@ def checked(source: str, task: str, wanted: list[str], given: dict[str, int]) ->
 
 
 def folded(source: str) -> str:
-    """Return the text with its first paragraph folded, as the website folds what tells an answer."""
+    """Return the text with its first paragraph folded, as on the website: it tells an answer."""
     first, *rest = source.split("\n\n", 1)
     return source if first.startswith("#") else "\n\n".join([FOLD.format(first), *rest])
 
@@ -168,7 +168,7 @@ def predicted(cell: Cell) -> list[Cell]:
         {n for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1)}
         for nodes in (
             [node for node in tree.body if isinstance(node, ast.Assert)],
-            [node for node in ast.walk(tree) if isinstance(node, ast.Assert)],
+            [node for node in ast.walk(tree) if _only_asserts(node)],
         )
     )
     kept = "\n".join(line for n, line in enumerate(lines, start=1) if n not in hidden).rstrip()
@@ -182,6 +182,13 @@ def predicted(cell: Cell) -> list[Cell]:
         after["id"] = ""
         cells.append(after)
     return cells
+
+
+def _only_asserts(node: ast.AST) -> bool:
+    """Whether the statement asserts something, and so do all statements in it."""
+    if isinstance(node, ast.For | ast.With):
+        return all(map(_only_asserts, node.body))
+    return isinstance(node, ast.Assert)
 
 
 def _python(cell: Cell) -> str:
