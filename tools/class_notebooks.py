@@ -14,8 +14,10 @@ import ast
 import re
 import sys
 import textwrap
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from attnbook.exercises import fingerprint
 from tools import ROOT
@@ -164,13 +166,8 @@ def predicted(cell: Cell) -> list[Cell]:
     """
     lines = cell["source"].splitlines()
     tree = ast.parse(_python(cell))
-    told, hidden = (
-        {n for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1)}
-        for nodes in (
-            [node for node in tree.body if isinstance(node, ast.Assert)],
-            [node for node in ast.walk(tree) if _only_asserts(node)],
-        )
-    )
+    told = _lines_of(node for node in tree.body if isinstance(node, ast.Assert))
+    hidden = _lines_of(node for node in ast.walk(tree) if _only_asserts(node))
     kept = "\n".join(line for n, line in enumerate(lines, start=1) if n not in hidden).rstrip()
     tags = [tag for tag in cell["metadata"].get("tags", []) if tag != ANSWER_TAG]
     guess: Cell = {"cell_type": "markdown", "id": "", "metadata": {}, "source": f"{GUESS} …"}
@@ -189,6 +186,11 @@ def _only_asserts(node: ast.AST) -> bool:
     if isinstance(node, ast.For | ast.With):
         return all(map(_only_asserts, node.body))
     return isinstance(node, ast.Assert)
+
+
+def _lines_of(found: Iterable[Any]) -> set[int]:
+    """Return the numbers of all lines of the statements."""
+    return {n for node in found for n in range(node.lineno, node.end_lineno + 1)}
 
 
 def _python(cell: Cell) -> str:
