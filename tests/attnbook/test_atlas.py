@@ -78,3 +78,8 @@ def test_every_model_has_a_month_and_a_source() -> None:
         assert re.match(
             r"arXiv:\d{4}\.\d{5}, table|github\.com/\S+, [0-9a-f]{7}, |transformers ", model.source
         )
+
+
+def test_most_models_turn_queries_and_keys() -> None:
+    """Chapter 9 says so."""
+    assert sum("rotary" in str(atlas.card(model).words) for model in STORED.values()) > 20
