@@ -8,6 +8,7 @@
     lab           grades an attention in seven stages (needs torch)
     models        attention modules of today's models (needs transformers)
     ranks         a function on several processes, also one of a notebook (needs torch)
+    states        what layers with a state have around their rule (needs transformers)
     trained       the model of chapter 19: where it is, and sentences to try it on
 
 `attnbook` is not part of the public, versioned API: a release may change it in any way that the

@@ -1,4 +1,4 @@
-"""What is stored of the models of two pages below chapter 21.
+"""What is stored of the models of a page below chapter 17 and of one below chapter 21.
 
 The pages are "Which program is learned?" and "A state and a softmax", which define the models.
 `python -m tools.measure_learning` writes the stored numbers anew.
@@ -17,7 +17,7 @@ def stored():
     """Return what was measured once, with the day.
 
     >>> sorted(stored())
-    ['deep', 'hybrids', 'kinds', 'measured', 'skips', 'sums']
+    ['convolved', 'deep', 'hybrids', 'kinds', 'measured', 'skips', 'sums']
     """
     return json.loads((files("attnbook") / "data" / "learning.json").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""Train the models of two pages below chapter 21, ten seeds of each.
+"""Train the models of a page below chapter 17 and of one below chapter 21, ten seeds of each.
 
 The pages are "Which program is learned?" and "A state and a softmax". This takes an hour and a half
 on one thread, and training differs in its last bits from one computer to another. So the numbers
@@ -23,10 +23,10 @@ from tools import ROOT
 from tools.measured import Table, in_json, main, program
 
 SUMS = program(
-    "21_learning", "Sum", "begin_sum", "skipping", "texts", "follows", "named", "softmax", "signed",
+    "17_programs", "Sum", "begin_sum", "skipping", "texts", "follows", "named", "softmax", "signed",
     "divided", "KINDS", "Weighted", "begin_with", "learn",
 )
-STATES = program("21_hybrids", "written", "Small")
+STATES = program("21_hybrids", "written", "mix", "Small", "convolve", "Convolved")
 STORED = ROOT / "attnbook" / "data" / "learning.json"
 SEEDS = range(10)
 Layer = Callable[[], torch.nn.Module]
@@ -56,6 +56,14 @@ def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]
     return f"{d_k}: {', '.join(names)}", (layers, SUMS.skipping)
 
 
+def convolved(place: str, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
+    """Return the same, with d_k = 4 and a short convolution in all layers but a last softmax."""
+    layers: list[Layer] = [partial(STATES.Convolved, 4, name, place) for name in names]
+    if len(names) > 1 and names[-1] == "softmax":
+        layers[-1] = partial(STATES.Small, 4, "softmax")
+    return f"{place}: {', '.join(names)}", (layers, SUMS.skipping)
+
+
 def sums() -> list[list[float]]:
     """Return the three shares of ten sums that are trained as in chapter 17."""
     rows = []
@@ -77,12 +85,21 @@ HYBRIDS = dict(
     [hybrid(4, pair) for pair in [*PAIRS, ("softmax", "sum")]] + [hybrid(8, pair) for pair in PAIRS]
 )
 FOURS = ["state"] * 3 + ["softmax"], ["state"] * 4, ["softmax"] * 4, ["softmax"] + ["state"] * 3
+CONVOLVED = [("after", PAIRS[0]), ("before", PAIRS[0]), ("before", ["state"])]
+CONVOLVED += [("before", ["softmax"]), ("after", PAIRS[1])]
 TABLES = {
     "sums": in_json(STORED, "sums", {"sum": sums}),
     "kinds": table("kinds", [200, 300, 500, 1_000], KINDS),
     "skips": table("skips", [200, 300, 500, 1_000], SKIPS),
     "hybrids": table("hybrids", [500, 1_000, 2_000, 4_000], HYBRIDS),
     "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(hybrid, 4), FOURS))),
+    "convolved": table(
+        "convolved", [500, 1_000, 2_000, 4_000], dict(convolved(*how) for how in CONVOLVED)
+    ),
+    "deep, convolved": table(
+        "deep, convolved", [500, 1_000, 2_000, 4_000],
+        dict(convolved("after", names) for names in reversed(FOURS[:2])),
+    ),
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is stored of two pages below chapter 21 is what their programs give."""
+"""What is stored of two pages is what their programs give."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def test_no_kind_sees_the_future(kind: str) -> None:
     assert (weights < 0).any() == ("sum" in kind or "signed" in kind)
 
 
+@pytest.mark.parametrize("place", ["", "after", "before"])
 @pytest.mark.parametrize("kind", ["state", "softmax", "sum"])
-def test_no_small_layer_sees_the_future(kind: str) -> None:
+def test_no_small_layer_sees_the_future(kind: str, place: str) -> None:
     torch.manual_seed(0)
-    layer, X = STATES.Small(4, kind), torch.randn(1, 7, 64)
+    layer = STATES.Convolved(4, kind, place) if place else STATES.Small(4, kind)
+    X = torch.randn(1, 7, 64)
     other = torch.cat([X[:, :4], torch.randn(1, 3, 64)], dim=1)
     one, two = (layer(x, x, x) for x in (X, other))
     assert torch.allclose(one[:, :4], two[:, :4], atol=1e-5)
