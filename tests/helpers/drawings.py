@@ -217,6 +217,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
     ),
     "scaling_explorer": lambda: figures.scaling_explorer(SIZES, start=16, n_draws=50),
+    "state_layer": figures.state_layer,
     "temperature_explorer": lambda: figures.temperature_explorer(
         [0.0, 2.0, -1.0], ["p", "q", "r"], powers=(-1, 0, 2)
     ),
