@@ -22,12 +22,13 @@ PLACE = ROOT / "reference"
 
 def posters(browser: Any, folder: Path) -> list[Path]:
     """Print the front of the sheet, write it in each size, and return the files."""
-    files = []
+    sheet, files = printed(browser, BOOK / "reference" / "one_sheet.html", 1), []
     for size, sides in SIZES.items():
         writer = PdfWriter()
-        writer.append(printed(browser, BOOK / "reference" / "one_sheet.html", 1), pages=(0, 1))
+        writer.append(sheet, pages=(0, 1))
         writer.remove_links()  # they lead to files of this machine
         writer.pages[0].scale_to(*sides)
+        writer.pages[0].compress_content_streams()
         writer.add_metadata({"/Title": "Attention on one sheet"})
         writer.compress_identical_objects(remove_unreferenced=True)
         files.append(folder / f"poster_{size}.pdf")

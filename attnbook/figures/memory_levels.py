@@ -148,11 +148,6 @@ def memory_levels(
                 rect(AXIS - half, begin, 2 * half, end - begin, "grid", fill_opacity="0.5")
             )
         still += [line(AXIS + s * half, begin, AXIS + s * half, end, "ink", dash) for s in (-1, 1)]
-    for (begin, _, pipe), rate in zip(sides, bandwidths[1:], strict=False):
-        if pipe:
-            still.append(text(AXIS - pipe / 2 - 4, begin + GAP - 2, f"{rate / 1e12:.0f} TB/s",
-                              font_size=13, **END))
-    drawn = memory.size * unit / ((EDGE - 8) * TALL)
     foot, shelf = mouth + TALL, mouth + 46
     still += [
         rect(4, 30, EDGE, floor - 30, stroke="muted", rx=6),
@@ -164,7 +159,7 @@ def memory_levels(
             stroke="ink", stroke_width=1.5),
         line(8, foot, EDGE, foot, "muted", "2 5"),
         text(LABELS, mouth + 19, f"{large}, {memory.told}", **START),
-        text(LABELS, mouth + 35, f"{drawn:,.0f} times as large as drawn", fill="muted", **START),
+        text(LABELS, mouth + 35, "far larger than drawn", fill="muted", **START),
     ]
     side = (small * unit) ** 0.5
     homes = {name: (AXIS + (n - 1.5) * 24, mouth + 6.0) for n, name in enumerate(SMALL)}
@@ -219,11 +214,7 @@ def memory_levels(
                         opacity=bool(move.crossing or move.n_small), data_part="way"))
         here = move.n_small * small + bool(move.crossing) * full / 3
         told = f"{_bytes(here)}: {_time(here / speed)}" if here else "nothing crosses"
-        body += [
-            text(AXIS + 16, floor + 34, told, data_part="here", font_weight="600", **START),
-            text(AXIS + 16, floor + 51, f"so far {_bytes(total)}: {_time(total / speed)}",
-                 data_part="so-far", **START),
-        ]
+        body.append(text(AXIS + 16, floor + 36, told, data_part="here", font_weight="600", **START))
         _, high, _, tall = boxes[0]
         tile = TILES * unit / (tall - 3)
         shade = LOOK[move.work or "scores"]
