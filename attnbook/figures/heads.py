@@ -19,6 +19,7 @@ from attnbook.figures.drawing import (
     text,
 )
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.products import lowered
 
 # `head_weights`: room for a head's name, for a token, for a line of tokens, and for the arcs.
 NAMES, TOKEN, LINE, ARCS = 112.0, 112.0, 104.0, 50.0
@@ -243,7 +244,7 @@ def _spread(middle: float, step: float, count: int) -> list[float]:
 # `heads_diagram`: a number's side, the room for the names at the left, and the tops of its rows.
 UNIT, SIDE = 6.0, 84.0
 COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
-TOPS = (18.0, 90.0, 164.0, 226.0, 308.0, 372.0)
+TOPS = (46.0, 116.0, 188.0, 248.0, 328.0, 390.0)
 
 
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> MovingDrawing:
@@ -259,6 +260,9 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     columns = _spread(middle, wide + 18, n_heads)
     strips = _spread(middle, (width - SIDE) / 3, 3)
     steps = ("project", "split", "attend", "concatenate", "times W_O")
+    titles = ("One product gives the queries of all heads", "Each head gets its own columns",
+              "Each head attends by itself", "The outputs come side by side",
+              f"The last product mixes what {n_heads} heads have found")
     found = n_heads * d_v
 
     def block(x: float, top: float, wide: int, colour: str, words: str = "",
@@ -289,6 +293,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         body = [
             block(middle - UNIT * d_model / 2, TOPS[0], d_model, "muted"),
             text(middle, TOPS[0] - 5, f"X: {n_tokens} × {d_model}"),
+            headline(2, 17, titles[step], "title"),
         ]
         below = ("", f"{n_tokens} × {d_k}, {n_tokens} × {d_v}", "weights · V", "", "")
         for place, (name, more) in enumerate(zip(steps, below, strict=True)):
@@ -301,10 +306,10 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             ]
         for place, (letter, size) in enumerate(widths.items()):
             colour, left = COLOUR_OF[letter], strips[place] - UNIT * n_heads * size / 2
-            body.append(
-                text(strips[place], TOPS[1] - 5, f"X W_{letter}: {n_tokens} × {n_heads * size}",
-                     fill=colour)
-            )
+            title = lowered(f"XW_{letter}", fill=colour)
+            title += tag("tspan", f"\u2002{n_tokens} × {n_heads * size}", fill=colour)
+            body.append(tag("text", title, x=strips[place], y=TOPS[1] - 7, font_size=13,
+                            text_anchor="middle"))
             for head, x in enumerate(columns):
                 name, here = f"{letter}{head}", left + UNIT * head * size
                 there = x - wide / 2 + (UNIT * d_k + 4) * place

@@ -27,11 +27,9 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame
     # e to the entropy: 1 where one key takes all, n where all weights are equal.
     effective = len(scores) ** experiments.entropy_share(weights).item()
     even, keys = FOOT - TALL / len(scores), f"{round(effective, 12):.2f}"
-    shown = [f"{weight:.2f}" for weight in weights]
+    shown, best = [f"{weight:.2f}" for weight in weights], int(np.argmax(weights))
     body = [
-        headline(LEFT, 24, f"τ = {temperature}", "temperature"),
-        text(WIDTH - 4, 24, f"effective number of keys {keys}",
-             text_anchor="end", data_part="keys"),
+        headline(4, 20, f"At τ = {temperature}, “{labels[best]}” takes {shown[best]}", "title"),
         line(LEFT, FOOT, WIDTH, FOOT, "muted"),
         line(LEFT, even, WIDTH, even, "muted", "5 4"),
         axis_title(4, FOOT - TALL / 2, "weight", text_anchor="start"),
@@ -50,7 +48,11 @@ def _frame(scores: Array, labels: Sequence[str], temperature: Fraction) -> Frame
             text(middle, FOOT + 3 * ROW, decimal(divided[j]), data_part=f"score-{j}"),
         ]
     words = f"dashed line: equal weights, 1/{len(scores)}"
-    body.append(text(LEFT, FOOT + 4 * ROW + 4, words, text_anchor="start", fill="muted"))
+    body += [
+        text(LEFT, FOOT + 4 * ROW + 4, words, text_anchor="start", fill="muted"),
+        text(LEFT, FOOT + 5 * ROW + 4, f"effective number of keys {keys}", text_anchor="start",
+             data_part="keys", font_weight="600"),
+    ]
     named = ", ".join(f"{label} {weight}" for label, weight in zip(labels, shown, strict=True))
     told = f"Temperature {temperature}: weights {named}; effective number of keys {keys}."
     return Frame("".join(body), told, [(str(temperature), *shown, keys)])
@@ -62,7 +64,7 @@ def temperature_explorer(
     """Return a moving figure: the weights of one row of scores, by the temperature that divides it.
 
     The slider takes the temperature τ through the given powers of 2, and starts at τ = 1, where the
-    weights are those of the scores themselves. Above the bars stands the effective number of keys.
+    weights are those of the scores themselves. Below the bars stands the effective number of keys.
 
     Shapes:
         scores (n,) with n labels, n at least 2; made for a handful of keys.
@@ -75,6 +77,6 @@ def temperature_explorer(
         lambda place: _frame(row, labels, temperatures[place]),
         [Control("temperature", "temperature τ", options, start, pace=0.8)],
         WIDTH + 4,
-        FOOT + 4 * ROW + 16,
+        FOOT + 5 * ROW + 14,
         columns=("τ", *labels, "effective number of keys"),
     )
