@@ -262,7 +262,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     steps = ("project", "split", "attend", "concatenate", "times W_O")
     titles = ("One product gives the queries of all heads", "Each head gets its own columns",
               "Each head attends by itself", "The outputs come side by side",
-              f"The last product mixes what {n_heads} heads have found")
+              "The last product mixes the heads")
     found = n_heads * d_v
 
     def block(x: float, top: float, wide: int, colour: str, words: str = "",
@@ -306,10 +306,9 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             ]
         for place, (letter, size) in enumerate(widths.items()):
             colour, left = COLOUR_OF[letter], strips[place] - UNIT * n_heads * size / 2
-            title = lowered(f"XW_{letter}", fill=colour)
-            title += tag("tspan", f"\u2002{n_tokens} × {n_heads * size}", fill=colour)
+            title = lowered(f"XW_{letter}") + f"\u2002{n_tokens} × {n_heads * size}"
             body.append(tag("text", title, x=strips[place], y=TOPS[1] - 7, font_size=13,
-                            text_anchor="middle"))
+                            fill=colour, text_anchor="middle"))
             for head, x in enumerate(columns):
                 name, here = f"{letter}{head}", left + UNIT * head * size
                 there = x - wide / 2 + (UNIT * d_k + 4) * place
