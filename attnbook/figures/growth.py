@@ -105,7 +105,7 @@ def bytes_explorer(
     def draw(place: int) -> Frame:
         x, length = across[place], f"{lengths[place]:,} tokens"
         first, sizes = next(iter(series.items()))
-        title = f"At {length}, “{first}” takes {in_bytes(sizes[place])}"
+        title = f"{length}, {first}: {in_bytes(sizes[place])}"
         body = [
             headline(4, 18, title, "tokens"),
             tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
