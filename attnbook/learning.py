@@ -17,7 +17,7 @@ def stored():
     """Return what was measured once, with the day.
 
     >>> sorted(stored())
-    ['convolved', 'deep', 'hybrids', 'kinds', 'measured', 'skips', 'sums']
+    ['convolved', 'deep', 'deep, convolved', 'hybrids', 'kinds', 'measured', 'skips', 'sums']
     """
     return json.loads((files("attnbook") / "data" / "learning.json").read_text(encoding="utf-8"))
 
