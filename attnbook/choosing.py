@@ -1,7 +1,8 @@
 """Layers that read the keys that are chosen for them, and what is stored of trained models.
 
-The page is chapter 20, which defines the indexer and its training. `tools/measure_choosing.py` has
-the other ways to choose keys, and writes the stored numbers anew.
+The page is chapter 20, which defines the indexer and the distance; a test holds both to be those of
+the page, character by character. `tools/measure_choosing.py` has the other ways to choose keys, and
+writes the stored numbers anew.
 """
 
 # mypy: ignore-errors
@@ -11,8 +12,9 @@ from importlib.resources import files
 
 import numpy as np
 import torch
+from torch import nn
 
-from attnbook.copying import can_copy, kept
+from attnbook.copying import can_copy, kept, repeats
 from attnlib import masks
 
 past = masks.causal(32, like=torch.zeros(1))
@@ -44,9 +46,17 @@ def table():
     """Return the shares of right guesses of ten models, by the way in which keys are chosen.
 
     >>> len(table()), len(table()["all keys"])
-    (12, 10)
+    (20, 10)
     """
     return stored()["table"]["found"]
+
+
+def show(*ways):
+    """Print the rows of the table whose names begin with these words, one model a column."""
+    print(f"{'seed':27}", *(f"{seed:4}" for seed in range(10)))
+    for way, found in table().items():
+        if way.startswith(ways):
+            print(f"{way:27}", *(f"{share:.2f}" for share in found))
 
 
 def scores(layer, X):
@@ -111,13 +121,62 @@ def share_right(model, choose):
     return (guesses == kept[:, 1:])[can_copy].float().mean().item()
 
 
-def show(table):
-    """Print the table of all models, and when it was measured."""
-    print(" " * 31 + "taught for 200 steps    50 steps    2 numbers")
-    print("seed   all exact   16  SVD  none  all  own  any", end="  ")
-    print(" all  own  index product")
-    for seed, row in enumerate(zip(*table.values(), strict=True)):
-        parts = row[:4], row[4:8], row[8:10], row[10:]
-        text = (" ".join(f"{n:4.2f}" for n in part) for part in parts)
-        print(f"{seed:4}", *text, sep="  ")
-    print("measured on", stored()["measured"]["table"]["day"])
+class Indexer(nn.Module):
+    def __init__(self, d=64, n_heads=4, d_index=8):
+        super().__init__()
+        sizes = (n_heads * d_index, d_index, n_heads)
+        W = [nn.Parameter(torch.randn(d, n) / d**0.5) for n in sizes]
+        self.W_q, self.W_k, self.W_w = W
+        self.d_index, self.scale = d_index, sizes[0] ** -0.5
+
+    def forward(self, X):
+        q = (X @ self.W_q).unflatten(-1, (-1, self.d_index)).movedim(-2, -3)
+        k = (X @ self.W_k).unsqueeze(-3)  # one for all heads
+        w = (X @ self.W_w).mT.unsqueeze(-1)
+        index = (w * torch.relu(q @ k.mT)).sum(-3) * self.scale
+        return index.masked_fill(~past, -torch.inf)
+
+
+class Product(nn.Module):
+    """Scores from one short query and one short key: their product, as in attention itself."""
+
+    def __init__(self, d=64, d_index=8):
+        super().__init__()
+        W = [nn.Parameter(torch.randn(d, d_index) / d**0.5) for _ in range(2)]
+        self.W_q, self.W_k = W
+
+    def forward(self, X):
+        products = (X @ self.W_q) @ (X @ self.W_k).mT / self.W_q.shape[1] ** 0.5
+        return products.masked_fill(~past, -torch.inf)
+
+
+def distance(S, index, seen):
+    A, P = (x.masked_fill(~seen, -1e9).log_softmax(-1) for x in (S, index))
+    return (A.exp() * (A - P)).sum(-1).mean()
+
+
+def teach(model, indexers, adam, rng, n_steps, shown):
+    """Train the indexers of a model: each compares the keys that `shown` makes of its scores."""
+    for _ in range(n_steps):
+        X, loss = model.enter(torch.from_numpy(repeats(16, rng)[0][:, :-1])), 0
+        for layer, indexer in zip(model.layers, indexers, strict=True):
+            S, index = scores(layer, X), indexer(X)
+            loss = loss + distance(S, index, shown(index))
+            X = attend(layer, X, past)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+
+
+def taught(model, seed, shown=None, n_steps=200, kind=Indexer):
+    """Return for each layer of a model what chooses two keys: an indexer, taught if keys are shown.
+
+    The entries of the model are frozen.
+    """
+    model.requires_grad_(False)
+    torch.manual_seed(100 + seed)
+    indexers, rng = [kind(), kind()], np.random.default_rng(100 + seed)
+    entries = [W for indexer in indexers for W in indexer.parameters()]
+    adam = torch.optim.Adam(entries, 0.005, fused=True)
+    teach(model, indexers, adam, rng, n_steps if shown else 0, shown)
+    return [lambda X, one=one: own_two(one(X)) for one in indexers]

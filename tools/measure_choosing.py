@@ -23,12 +23,10 @@ import torch
 from attnbook import choosing, copying
 from tools import ROOT
 from tools.measure_heads import heads
-from tools.measured import in_json, main, numbers_apart, program
+from tools.measured import in_json, main, numbers_apart
 
 STORED = ROOT / "attnbook" / "data" / "choosing.json"
 STEPS = (0, 50, 100, 200)
-PAGE = program("20_choosing_keys", "past", "Indexer", "distance", "teach", "taught")
-taught = PAGE.taught
 Choose = Callable[[Any], Any]  # takes what a layer reads, and returns the keys of each row
 
 
@@ -37,7 +35,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
     [model] = copying.stored_models([seed])
     model.requires_grad_(False)
     torch.manual_seed(100 + seed)
-    indexers = [PAGE.Indexer(), PAGE.Indexer()]
+    indexers = [choosing.Indexer(), choosing.Indexer()]
     parameters = [p for indexer in indexers for p in indexer.parameters()]
     adam, rng = torch.optim.Adam(parameters, 0.005, fused=True), np.random.default_rng(100 + seed)
     row = int(np.argmax(copying.p[:, 0] == 8))
@@ -61,7 +59,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
         "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
     }
     for before, after in zip((0, *STEPS), STEPS, strict=False):
-        PAGE.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
+        choosing.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
         with torch.no_grad():
             seen = choosing.best(indexers[1](X)[0], 2)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
@@ -69,17 +67,14 @@ def frames(seed: int = 2) -> dict[str, Any]:
     return found
 
 
-def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
-    """Return what 64 keys hold in blocks that means, bounds and weights choose, mean of heads."""
+def _held_by_blocks(of_heads: Any) -> list[float]:
+    """Return what 4 of 32 blocks hold that means choose, and that weights choose, mean of heads."""
     shares = []
     for query, key, _ in of_heads:
         weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
-        by_block = weights.unflatten(-1, (-1, size)).sum(dim=-1)
-        blocks = key.unflatten(0, (-1, size))
-        low, high = blocks.amin(dim=1), blocks.amax(dim=1)
-        by_bound = query.clamp(min=0) @ high.mT + query.clamp(max=0) @ low.mT
-        ways = query @ blocks.mean(dim=1).mT, by_bound, by_block
-        held = [(by_block * choosing.best(way, 64 // size)).sum(dim=-1).mean() for way in ways]
+        by_block = weights.unflatten(-1, (-1, 16)).sum(dim=-1)
+        ways = query @ key.unflatten(0, (-1, 16)).mean(dim=1).mT, by_block
+        held = [(by_block * choosing.best(way, 4)).sum(dim=-1).mean() for way in ways]
         shares.append([float(share) for share in held])
     return [round(float(share), 3) for share in np.mean(shares, axis=0)]
 
@@ -87,14 +82,14 @@ def _held_by_blocks(of_heads: Any, size: int) -> list[float]:
 def minilm() -> dict[str, Any]:
     """Return means over the rows of each head, for its best 8 and its best 64 of 512 keys.
 
-    `held` is their weight, `error` the length of what they lose as a share of the output, `apart`
-    the same without the mean of all values, and `bound` the largest share of the chapter's bound
-    that is lost. `spread` is the standard deviation of a row of scores, and `shared` what 64 keys
-    hold that are chosen once for all 12 heads of a layer, by the sum of their weights. `blocks` has
-    for blocks of 16 and of 64 keys what 64 keys hold, if the mean of a block chooses it, if an
-    upper bound of its scores does, and if its weight does.
+    `held` is their weight, `error` the length of what they lose as a share of the output, and
+    `apart` the same without the mean of all values. `spread` is the standard deviation of a row of
+    scores, `common` the length of the mean of all values as a share of their usual distance from
+    it, and `shared` what 64 keys hold that are chosen once for all 12 heads of a layer, by the sum
+    of their weights. `blocks` has what 64 keys hold in blocks of 16, if the mean of a block chooses
+    it, and if its weight does.
     """
-    found: dict[str, Any] = {"spread": [], "shared": []}
+    found: dict[str, Any] = {"spread": [], "common": [], "shared": []}
     of_heads, n_heads = heads(), 12
     scores = [query @ key.mT * query.shape[-1] ** -0.5 for query, key, _ in of_heads]
     found["spread"] = [round(float(row.std(dim=-1).mean()), 3) for row in scores]
@@ -102,23 +97,21 @@ def minilm() -> dict[str, Any]:
         layer = torch.stack(scores[start : start + n_heads]).softmax(dim=-1)
         held = (layer * choosing.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
         found["shared"] += [round(float(share), 3) for share in held]
-    found["blocks"] = {str(size): _held_by_blocks(of_heads, size) for size in (16, 64)}
+    found["blocks"] = _held_by_blocks(of_heads)
     for score, (_, _, value) in zip(scores, of_heads, strict=True):
-        weights = score.softmax(dim=-1)
-        farthest, apart = torch.cdist(value, value).max(), value - value.mean(dim=0)
+        weights, mean = score.softmax(dim=-1), value.mean(dim=0)
+        apart = value - mean
+        common = mean.norm() / apart.square().sum(dim=-1).mean().sqrt()
+        found["common"].append(round(float(common), 3))
         for k in (8, 64):
             few = weights * choosing.best(weights, k)
             held = few.sum(dim=-1)
             change = weights - few / held[:, None]
-            lost = (change @ value).norm(dim=-1)
-            left = (1 - held).clamp(min=1e-9)  # of nothing, nothing is lost
-            row = {
-                "held": held.mean(),
-                "error": (lost / (weights @ value).norm(dim=-1)).mean(),
-                "apart": ((change @ apart).norm(dim=-1) / (weights @ apart).norm(dim=-1)).mean(),
-                "bound": (lost / (left * farthest)).max(),
+            errors = {
+                name: ((change @ v).norm(dim=-1) / (weights @ v).norm(dim=-1)).mean()
+                for name, v in {"error": value, "apart": apart}.items()
             }
-            for name, number in row.items():
+            for name, number in {"held": held.mean(), **errors}.items():
                 found.setdefault(str(k), {}).setdefault(name, []).append(round(float(number), 3))
     return found
 
@@ -144,47 +137,80 @@ def exact(layer: Any) -> Choose:
     return lambda X: choosing.own_two(choosing.scores(layer, X))
 
 
+def _cut(left: Any, right: Any) -> Choose:
+    """Return what chooses by products of the tokens' queries X @ left and their keys X @ right."""
+    past = choosing.past
+    return lambda X: choosing.own_two(((X @ left) @ (X @ right).mT).masked_fill(~past, -torch.inf))
+
+
 def svd(layer: Any) -> Choose:
     """Return what chooses by the same scores from 8 numbers, by a singular value decomposition."""
     left, sizes, right = torch.linalg.svd(layer.W_Q @ layer.W_K.mT)
-    A, B = left[:, :8] * sizes[:8], right[:8].mT
-    past = choosing.past
-    return lambda X: choosing.own_two(((X @ A) @ (X @ B).mT).masked_fill(~past, -torch.inf))
+    return _cut(left[:, :8] * sizes[:8], right[:8].mT)
 
 
-class Product(torch.nn.Module):
-    """Scores from keys of 2 numbers, which a product compares."""
+def _root(X: Any) -> Any:
+    """Return the square root of the mean of all x xᵀ, and its inverse."""
+    squares, axes = torch.linalg.eigh(X.mT @ X / len(X))
+    roots = squares.clamp(min=1e-12).sqrt()
+    return (axes * roots) @ axes.mT, (axes / roots) @ axes.mT
 
-    def __init__(self) -> None:
-        super().__init__()
-        W = [torch.nn.Parameter(torch.randn(64, 2) / 8) for _ in range(2)]
-        self.W_q, self.W_k = W
+
+def svd_of_inputs(model: Any, seed: int) -> list[Choose]:
+    """Return for each layer what chooses by its scores from 8 numbers that fit its inputs best.
+
+    The decomposition is of C_q^½ W_Q W_Kᵀ C_k^½, so that what is left out is small in the mean over
+    the scores of 256 new texts. A mean of all keys shifts whole rows, and is left out of C_k.
+    """
+    texts = copying.repeats(256, np.random.default_rng(100 + seed))[0]
+    X, found = model.enter(torch.from_numpy(texts[:, :-1])), []
+    for layer in model.layers:
+        rows = X.flatten(0, 1).double()
+        (asks, back_q), (answers, back_k) = _root(rows), _root(rows - rows.mean(0))
+        left, sizes, right = torch.linalg.svd(
+            asks @ (layer.W_Q @ layer.W_K.mT).double() @ answers
+        )
+        cut = back_q @ (left[:, :8] * sizes[:8]), back_k @ right[:8].mT
+        found.append(_cut(*(W.float() for W in cut)))
+        X = choosing.attend(layer, X, choosing.past)
+    return found
+
+
+class WithoutReLU(choosing.Indexer):
+    """An indexer whose products keep their signs."""
 
     def forward(self, X: Any) -> Any:
         """Return the scores, (…, T, T)."""
-        products = (X @ self.W_q) @ (X @ self.W_k).mT / 2**0.5
-        return products.masked_fill(~choosing.past, -torch.inf)
+        q = (X @ self.W_q).unflatten(-1, (-1, self.d_index)).movedim(-2, -3)
+        q = ((X @ self.W_w).mT.unsqueeze(-1) * q).sum(-3) * self.scale
+        return (q @ (X @ self.W_k).mT).masked_fill(~choosing.past, -torch.inf)
 
 
-def short_index() -> Any:
-    """Return an indexer with keys of 2 numbers."""
-    return PAGE.Indexer(d_index=2)
-
-
+taught, every, own_two = choosing.taught, choosing.every, choosing.own_two
+KINDS = {"indexer": choosing.Indexer, "product": choosing.Product}
+SHORT = {
+    "indexer": choosing.Indexer, "without ReLU": WithoutReLU, "product": choosing.Product,
+}
+SHOWN = {
+    "all keys": (every, 200), "its own two": (own_two, 200), "any two": (any_two, 200),
+    "all, 50 steps": (every, 50), "own two, 50 steps": (own_two, 50),
+}
 # The ways of the table: each takes a model and its seed, and returns what chooses in its layers.
 WAYS: dict[str, Callable[[Any, int], Any]] = {
-    "all keys": lambda model, seed: [choosing.every] * 2,
-    "exact": lambda model, seed: map(exact, model.layers),
-    "last 16": lambda model, seed: [last_16] * 2,
-    "SVD": lambda model, seed: map(svd, model.layers),
-    "none": lambda model, seed: taught(model, seed),
-    "all": lambda model, seed: taught(model, seed, choosing.every),
-    "own": lambda model, seed: taught(model, seed, choosing.own_two),
-    "any": lambda model, seed: taught(model, seed, any_two),
-    "all, 50": lambda model, seed: taught(model, seed, choosing.every, 50),
-    "own, 50": lambda model, seed: taught(model, seed, choosing.own_two, 50),
-    "index": lambda model, seed: taught(model, seed, choosing.every, kind=short_index),
-    "product": lambda model, seed: taught(model, seed, choosing.every, kind=Product),
+    "all keys": lambda model, seed: [every] * 2,
+    "last 16 keys": lambda model, seed: [last_16] * 2,
+    "best two: exact scores": lambda model, seed: map(exact, model.layers),
+    "best two: SVD": lambda model, seed: map(svd, model.layers),
+    "best two: SVD of the inputs": svd_of_inputs,
+    "best two: untaught indexer": lambda model, seed: taught(model, seed),
+    "best two: untaught product": lambda model, seed: taught(model, seed, kind=choosing.Product),
+} | {
+    f"{name}: {shown}": partial(taught, shown=show, n_steps=n_steps, kind=kind)
+    for name, kind in KINDS.items()
+    for shown, (show, n_steps) in SHOWN.items()
+} | {
+    f"2 numbers: {name}": partial(taught, shown=every, kind=partial(kind, d_index=2))
+    for name, kind in SHORT.items()
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from attnbook import choosing, copying
-from tools.measure_choosing import PAGE, WAYS, Product, any_two, short_index
+from tools.measure_choosing import SHORT, WAYS, any_two
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +34,16 @@ def test_the_keys_of_the_chosen_blocks() -> None:
     assert [np.flatnonzero(row).tolist() for row in seen] == [[0, 1, 2, 6], [3, 4, 5]]
 
 
-@pytest.mark.parametrize("way", ["all keys", "exact", "last 16", "SVD", "none"])
+@pytest.mark.parametrize("way", [name for name in WAYS if name[:4] in ("all ", "last", "best")])
 def test_what_needs_no_teaching_is_stored_as_it_is_computed(way: str, model: copying.Model) -> None:
     found = choosing.share_right(model, WAYS[way](model, 0))
     assert abs(found - choosing.table()[way][0]) < 0.005
 
 
-@pytest.mark.parametrize("kind", [short_index, Product])
-def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> None:
-    choose = PAGE.taught(model, 0, any_two, 2, kind)
+@pytest.mark.parametrize("name", SHORT)
+def test_keys_of_two_numbers_see_no_future(name: str, model: copying.Model) -> None:
+    kind = partial(SHORT[name], d_index=2)
+    choose = choosing.taught(model, 0, any_two, 2, kind)
     X = model.enter(copying.kept[:5, :-1])
     for seen in choose:
         assert not seen(X).triu(1).any()
@@ -49,10 +51,11 @@ def test_keys_of_two_numbers_see_no_future(kind: Any, model: copying.Model) -> N
     assert [p.shape[1] for p in kind().parameters()] in ([8, 2, 4], [2, 2])
 
 
-def test_the_table_has_a_row_for_each_seed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rows_of_the_table_that_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     table = choosing.table()
     assert list(table) == list(WAYS) and {len(row) for row in table.values()} == {10}
-    choosing.show(table)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 13
-    assert lines[2].split() == ["0"] + [f"{row[0]:.2f}" for row in table.values()]
+    choosing.show("all", "2 numbers")
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["seed", *map(str, range(10))] and len(lines) == 4
+    shares = [f"{share:.2f}" for share in table["2 numbers: product"]]
+    assert lines[-1].split() == ["2", "numbers:", "product", *shares]
