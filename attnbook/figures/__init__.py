@@ -13,7 +13,7 @@ from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.cards import layer_cards
 from attnbook.figures.charts import bars, lines
-from attnbook.figures.chosen import chosen_keys
+from attnbook.figures.chosen import chosen_entries, chosen_keys
 from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers
 from attnbook.figures.diagrams import attention_steps

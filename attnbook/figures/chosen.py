@@ -1,4 +1,4 @@
-"""The keys that a small model learns to choose, over the weights of attention: chapter 20."""
+"""The keys that a model chooses, over the weights of attention and in groups: chapter 20."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Drawing, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
@@ -117,3 +117,41 @@ def chosen_keys(
         columns=("step", "share right", "weight of the chosen keys"),
         about="the chosen keys",
     )
+
+
+def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int]) -> Drawing:
+    """Return a drawing of what the last token reads: its window, and the chosen ones of all entries.
+
+    Args:
+        n_tokens: T.
+        size: so many tokens have one entry.
+        window: so many of the last tokens are read one by one.
+        chosen: the entries that are read.
+    """
+    wide, left = 18.0, 12.0
+    total, n_entries = left * 2 + n_tokens * wide, n_tokens // size
+    parts = [axis_title(left, 20, f"{n_tokens} tokens; the last one asks", **START)]
+    for place in range(n_tokens):
+        read = place >= n_tokens - window
+        look = {"fill_opacity": 0.75} if read else {"fill_opacity": 0.12}
+        parts.append(rect(left + place * wide + 1, 30, wide - 2, 22, "key", **look))
+    asks = left + (n_tokens - 0.5) * wide
+    parts.append(rect(asks - wide / 2, 29, wide, 24, "none", stroke="query", stroke_width=2.5))
+    for entry in range(n_entries):
+        x, span = left + entry * size * wide, size * wide
+        look = {"fill_opacity": 0.75} if entry in chosen else {"fill_opacity": 0.12}
+        for part in range(size):
+            parts.append(line(x + (part + 0.5) * wide, 53, x + span / 2, 84, "grid"))
+        parts.append(rect(x + span / 2 - 17, 84, 34, 24, "value", **look))
+        parts.append(axis_title(x + span / 2, 124, "read" if entry in chosen else "·"))
+    foot = f"{n_entries} entries, one for {size} tokens: an indexer scores all, {len(chosen)} are read"
+    parts += [
+        axis_title(left, 148, foot, **START),
+        axis_title(left, 168, f"Dark tokens: the last {window}, read one by one", **START),
+    ]
+    names = ", ".join(map(str, chosen[:-1])) + f" and {chosen[-1]}"
+    alt = (
+        f"Query {n_tokens - 1} of {n_tokens} tokens reads the last {window} tokens one by one, and "
+        f"entries {names} of {n_entries}, each of which stands for {size} tokens."
+    )
+    return Drawing.from_elements("".join(parts), total, 180, alt)

@@ -125,6 +125,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
+    "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
