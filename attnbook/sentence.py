@@ -32,7 +32,7 @@ DIVISORS = (1, 8, 64)  # 1, √d_k and d_k
 OPENING = (("the cat chased the mouse", 4), ("the mouse and the keyboard of my computer", 1))
 # Words with two senses, and a word for each of them.
 SENSES = {
-    "mouse": "animal computer", "bank": "water money", "bat": "vampire baseball",
+    "mouse": "animal computer", "bank": "money water", "bat": "vampire baseball",
     "jam": "bread traffic", "virus": "disease computer", "crane": "bird steel",
     "python": "snake software", "pitcher": "baseball bottle", "bass": "music fish",
     "seal": "ocean letter", "apple": "fruit computer", "cell": "biology prison",

@@ -166,7 +166,7 @@
       const r = 15 * Math.sqrt(weight), name = named.includes(j) ? state.tokens[j] : "";
       return [make("circle", { cx: x[j], cy: 60 - r, r, class: "load" }), text(x[j], 54 - 2 * r, "middle", name)];
     });
-    const name = (one, tokens) => `with “${tokens[one.best]}”`;
+    const name = (one, tokens, how) => `${how} “${tokens[one.best]}”`;
     update(svg, [
       make("line", { x1: at(-1), x2: at(1), y1: 62, y2: 62, class: "beam" }),
       make("line", { x1: at(0), x2: at(0), y1: 62, y2: 146, class: "zero" }),
@@ -174,8 +174,8 @@
       text(4, 20, "pole", `← ${poles[0]}`),
       text(444, 20, "pole end", `${poles[1]} →`),
       ...discs,
-      ...mark(0, name(found, state.tokens), found.attention, "attention"),
-      ...(past ? mark(1, name(past, before.tokens), past.attention, "other") : []),
+      ...mark(0, name(found, state.tokens, "with"), found.attention, "attention"),
+      ...(past ? mark(1, name(past, before.tokens, "before:"), past.attention, "other") : []),
       ...mark(past ? 2 : 1, "plain mean", found["plain mean"], "equal"),
       ...mark(past ? 3 : 2, "alone", found.alone, "alone"),
     ]);
