@@ -7,28 +7,29 @@ A test holds them to be those of the chapter, character by character.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
 
 
 @triton.jit
-def place(first, rows, width, R: tl.constexpr, C: tl.constexpr):
+def place(first, rows, width, R: constexpr, C: constexpr):
     i, c = first + tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
     return i.to(tl.int64) * width + c, (i < rows) & (c < width)
 
 
 @triton.jit
-def read(source, first, rows, width, R: tl.constexpr, C: tl.constexpr):
+def read(source, first, rows, width, R: constexpr, C: constexpr):
     offset, there = place(first, rows, width, R, C)
     return tl.load(source + offset, mask=there, other=0.0)
 
 
 @triton.jit
-def write(target, block, first, rows, width, R: tl.constexpr, C: tl.constexpr):
+def write(target, block, first, rows, width, R: constexpr, C: constexpr):
     offset, there = place(first, rows, width, R, C)
     tl.store(target + offset, block, mask=there)
 
 
 @triton.jit
-def tile_scores(q, k, first, start, S, scale, CAUSAL: tl.constexpr):
+def tile_scores(q, k, first, start, S, scale, CAUSAL: constexpr):
     i = first + tl.arange(0, q.shape[0])[:, None]
     j = start + tl.arange(0, k.shape[0])[None, :]
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
@@ -47,8 +48,8 @@ def update(m, ell, o, scores, v):
 
 
 @triton.jit
-def fused(Q, K, V, OUT, LSE, L, S, d_k, d_v, scale, CAUSAL: tl.constexpr,
-    B_Q: tl.constexpr, B_K: tl.constexpr, C_K: tl.constexpr, C_V: tl.constexpr):
+def fused(Q, K, V, OUT, LSE, L, S, d_k, d_v, scale, CAUSAL: constexpr,
+    B_Q: constexpr, B_K: constexpr, C_K: constexpr, C_V: constexpr):
     first = tl.program_id(0) * B_Q
     m = tl.full([B_Q], -float("inf"), tl.float32)
     ell, o = tl.zeros([B_Q], tl.float32), tl.zeros([B_Q, C_V], tl.float32)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 from honesty import CHAPTER_RULES, PAGE_RULES
-from honesty.cells import Notebook, code_cells, shown
+from honesty.cells import Notebook
 from honesty.content import equation_labels, page_has_its_size
 
 from tools import ROOT, chapters, parts
@@ -74,16 +73,3 @@ def test_a_label_belongs_to_one_equation_of_the_book() -> None:
     labels = Counter(label for page in PAGES for label in equation_labels(notebook(page)))
     assert labels
     assert {label: count for label, count in labels.items() if count > 1} == {}
-
-
-def test_a_stored_output_names_the_pinned_version_of_triton() -> None:
-    """What a compiler made of a kernel is not compared, so at least its version must be right."""
-    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    [pinned] = re.findall(r"(?m)^triton==([\d.]+)", requirements)
-    named = {
-        version
-        for page in PAGES
-        for _, cell in code_cells(notebook(page))
-        for version in re.findall(r"Triton (\d[\d.]*\d)", shown(cell))
-    }
-    assert named == {pinned}
