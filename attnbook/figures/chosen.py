@@ -120,7 +120,7 @@ def chosen_keys(
 
 
 def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int]) -> Drawing:
-    """Return a drawing of what the last token reads: its window, and some of all entries.
+    """Return a drawing of what the last token reads: its window, and the chosen entries.
 
     Args:
         n_tokens: T.
@@ -144,7 +144,8 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
             parts.append(line(x + (part + 0.5) * wide, 53, x + span / 2, 84, "grid"))
         parts.append(rect(x + span / 2 - 17, 84, 34, 24, "value", **look))
         parts.append(axis_title(x + span / 2, 124, "read" if entry in chosen else "·"))
-    foot = f"{n_entries} entries, one for {size} tokens: all are scored, {len(chosen)} are read"
+    counted = f"{n_entries} entries, one for {size} tokens"
+    foot = f"{counted}: an indexer scores all, {len(chosen)} are read"
     parts += [
         axis_title(left, 148, foot, **START),
         axis_title(left, 168, f"Dark tokens: the last {window}, read one by one", **START),
