@@ -95,6 +95,22 @@ def steps(right):
     return 20 * len(right) if right[-1] >= 0.95 else "-"
 
 
+def measured(model):
+    """Return two mean weights of layer 1, and the shares of right guesses: whole and with two cuts.
+
+    The weights are those on the token before (in the first period, which is copied later) and
+    those on earlier tokens with the same symbol. The cuts are of layer 2's keys and its queries.
+    """
+    t, j = np.mgrid[:32, :32]
+    ago, again = t - j, t >= p[..., None]  # how far back; whether it repeats
+    before, same = (ago == 1) & ~again, (ago > 0) & (ago % p[..., None] == 0)
+    with torch.no_grad():
+        X = model.enter(kept[:, :-1])
+        first = model.layers[0].weights(X, X).numpy()
+    shares = [(first * goal).sum() / goal.any(-1).sum() for goal in (before, same)]
+    return shares + [share_right(model, cut) for cut in (None, "keys", "queries")]
+
+
 @cache
 def _stored_arrays():
     with (files("attnbook") / "data" / "copying.npz").open("rb") as file, np.load(file) as held:

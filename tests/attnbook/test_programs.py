@@ -13,7 +13,7 @@ from tools.notebooks import read
 PROGRAMS = {
     ("14_fused_kernel", "kernels"): "place read write tile_scores update fused",
     ("16_many_devices", "ring_steps"): "pass_on merge ring zigzag split own_chunks causal",
-    ("17_training", "copying"): "repeats Attention Model share_right go_on train begin steps",
+    ("17_training", "copying"): "repeats Attention Model share_right go_on train",
     ("17_programs", "learning"): "softmax",
     ("20_choosing_keys", "choosing"): "Indexer distance",
 }
