@@ -29,7 +29,10 @@ STORED = Path(__file__).parent / "data" / "sentence.npz"
 D_K = 64
 DIVISORS = (1, 8, 64)  # 1, √d_k and d_k
 # What the page opens on, and which of the words asks.
-OPENING = (("the cat chased the mouse", 4), ("the mouse and the keyboard of my computer", 1))
+OPENING = (
+    ("the cat chased the mouse", 4), ("the mouse and the keyboard of my computer", 1),
+    ("the bank of the river", 1),
+)
 # Words with two senses, and a word for each of them.
 SENSES = {
     "mouse": "animal computer", "bank": "money water", "bat": "vampire baseball",

@@ -42,13 +42,17 @@ def roofline(
                 words, (ends[-1], level), (0, -5), textcoords="offset points", ha="right", va="top"
             )
         axes.axvline(balance, color=COLOURS["grid"])
+        n_flat = 0  # of the points so far
         for (name, intensity), look in zip(points.items(), LOOKS, strict=False):
             rate = min(peak, intensity * bandwidth) / 1e12
             axes.plot([intensity], [rate], markersize=9, **look | {"linestyle": ""})
-            # Below the roof, where no line is: beside a slope, under the middle of what is flat.
+            # Below the roof, where no line is: beside a slope, and each in its own line under what
+            # is flat.
             slope = intensity < balance
+            below = (10, -4) if slope else (0, -11 - 15 * n_flat)
+            n_flat += not slope
             axes.annotate(
-                name, (intensity, rate), (10, -4) if slope else (0, -11), va="top",
+                name, (intensity, rate), below, va="top",
                 textcoords="offset points", ha="left" if slope else "center", color=look["color"],
                 bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.5},
             )

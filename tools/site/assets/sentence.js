@@ -28,9 +28,9 @@
   const mean = (vectors, weights) =>
     Float64Array.from({ length: D_K }, (_, i) => dot(weights, vectors.map((vector) => vector[i])));
   // Query and key are rows of length √D_K, so a score is D_K times the cosine. A word does not ask
-  // itself, nor a word that is not there.
+  // itself or a copy of itself, nor a word that is not there.
   const attend = ({ tokens, asks, divisor }) => {
-    const x = tokens.map((token) => rows.get(token)), there = x.map((row, j) => row && j !== asks);
+    const x = tokens.map((token) => rows.get(token)), there = x.map((row, j) => row && tokens[j] !== tokens[asks]);
     if (!x[asks] || !there.some(Boolean)) return null;
     const scores = x.map((row, j) => there[j] ? D_K * dot(x[asks], row) / divisor : -Infinity);
     const most = Math.max(...scores), e = scores.map((score) => Math.exp(score - most));
@@ -97,7 +97,7 @@
     one.append(...inside);
     return one;
   };
-  let arcs = [], buttons = [], labels = [];
+  let arcs = [], buttons = [], labels = [], chosen = false; // whether the reader chose the word that asks
 
   // Arcs go from the top of the word that asks to the top of another, or to its foot where that one
   // stands in a line above.
@@ -125,7 +125,7 @@
     buttons = state.tokens.map((token, j) => {
       const button = make("button", { type: "button" }, token, " ", labels[j]);
       button.disabled = !rows.has(token);
-      button.addEventListener("click", () => { state.asks = j; show(); settle(); });
+      button.addEventListener("click", () => { state.asks = j; chosen = true; show(); settle(); });
       return button;
     });
     arcs = state.tokens.map(() => make("path", { "stroke-width": 0 }));
@@ -164,15 +164,15 @@
     }
     const discs = found.weights.flatMap((weight, j) => {
       const r = 15 * Math.sqrt(weight), name = named.includes(j) ? state.tokens[j] : "";
-      return [make("circle", { cx: x[j], cy: 60 - r, r, class: "load" }), text(x[j], 54 - 2 * r, "middle", name)];
+      return [make("circle", { cx: x[j], cy: 60 - r, r, class: "load" }), text(Math.min(Math.max(x[j], 40), 408), 54 - 2 * r, "middle", name)];
     });
     const name = (one, tokens, how) => `${how} “${tokens[one.best]}”`;
     update(svg, [
       make("line", { x1: at(-1), x2: at(1), y1: 62, y2: 62, class: "beam" }),
       make("line", { x1: at(0), x2: at(0), y1: 62, y2: 146, class: "zero" }),
       text(4, 163, "axis", `lean = cosine with “${poles[1]}” − cosine with “${poles[0]}”`),
-      text(4, 20, "pole", `← ${poles[0]}`),
-      text(444, 20, "pole end", `${poles[1]} →`),
+      text(4, 12, "pole", `← ${poles[0]}`),
+      text(444, 12, "pole end", `${poles[1]} →`),
       ...discs,
       ...mark(0, name(found, state.tokens, "with"), found.attention, "attention"),
       ...(past ? mark(1, name(past, before.tokens, "before:"), past.attention, "other") : []),
@@ -181,7 +181,7 @@
     ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
-    return lean(found.attention) < 0 ? poles[0] : poles[1];
+    return lean(found.attention) < lean(found.alone) ? poles[0] : poles[1];
   };
 
   // Draw what the state says; the words are there already.
@@ -198,13 +198,13 @@
       return;
     }
     place();
-    const word = tokens.includes(asked) && senses[asked] ? asked : tokens.find((token) => senses[token]);
+    const word = senses[asked] ? asked : null; // two senses make a beam
     const past = before.tokens.join(" ") !== tokens.join(" ") && before.tokens.indexOf(asked);
     const other = past !== false && past >= 0 ? attend({ tokens: before.tokens, asks: past, divisor }) : null;
     const side = word && beam(found, senses[word].split(" "), other);
     find("beam").toggleAttribute("hidden", !word);
     find("said").textContent = `“${asked}” takes ${percent(found.weights[found.best])} from “${tokens[found.best]}”` +
-      (side ? `: it leans to ${side}` : "");
+      (side ? `, which moves it towards ${side}` : "");
     for (const way of ["alone", "plain mean", "attention"]) {
       root.querySelector(`[data-way="${way}"]`).textContent = nearest(found[way], tokens).join(", ");
     }
@@ -215,7 +215,8 @@
     const { tokens } = state, unknown = [...new Set(tokens.filter((token) => !rows.has(token)))].slice(0, 3);
     if (unknown.length) await Promise.all([all(), elsewhere()]);
     if (tokens !== state.tokens) return;
-    find("missing").replaceChildren(...unknown.map((word) => {
+    const long = line.value.trim().split(/\s+/).length > LONGEST;
+    find("missing").replaceChildren(...(long ? [make("span", {}, `Only the first ${LONGEST} words are drawn.`)] : []), ...unknown.map((word) => {
       const near = instead(word).map((one) => {
         const button = make("button", { type: "button" }, one);
         button.addEventListener("click", () => {
@@ -229,10 +230,12 @@
     }));
   };
   const split = (text) => text.toLowerCase().replace(/['’]s\b/g, "").match(/[\p{L}\d'’]+/gu)?.slice(0, LONGEST) ?? [];
-  // The word that asked asks on if it is there; else one that has two senses, else the last one.
+  // A word that was chosen asks on if it is there; else one that has two senses, else the last long one.
   const choose = (tokens) => {
     const asked = state.tokens[state.asks], there = tokens.filter((token) => rows.has(token));
-    const next = there.includes(asked) ? asked : there.find((token) => senses[token]) ?? there.at(-1);
+    chosen &&= there.includes(asked);
+    const next = chosen ? asked : there.find((token) => senses[token])
+      ?? there.findLast((token) => token.length > 3) ?? there.at(-1);
     return next === asked && tokens[state.asks] === asked ? state.asks : Math.max(0, tokens.lastIndexOf(next));
   };
   // The address follows where the reader rests: Safari allows it a hundred changes in half a minute.
@@ -258,6 +261,7 @@
   };
   const say = (asks) => {
     const tokens = split(line.value);
+    chosen ||= asks !== undefined;
     set(tokens, asks ?? choose(tokens));
     settle();
   };
