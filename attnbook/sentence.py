@@ -90,13 +90,13 @@ def vectors(tokens: Sequence[str]) -> Array:
 
 
 def weights(tokens: Sequence[str], asks: int, divisor: float) -> Array:
-    """Return what the word at a place takes from each word of a sentence; from itself, nothing.
+    """Return what the word at a place takes from each word of a sentence; from its copies, nothing.
 
     >>> weights("she paid cash at the bank".split(), 5, 8).round(2).tolist()
     [0.02, 0.12, 0.81, 0.04, 0.01, 0.0]
     """
     x = D_K**0.5 * vectors(tokens)
-    others = np.arange(len(x)) != asks
+    others = np.array(tokens) != tokens[asks]
     return np.asarray(attention_weights(x[[asks]], x, others[None], scale=1 / divisor)[0])
 
 
@@ -114,7 +114,7 @@ def nearest(vector: Array, tokens: Sequence[str], count: int = 3) -> list[str]:
 def averages(tokens: Sequence[str], asks: int, divisor: float) -> dict[str, Array]:
     """Return the word's own row, the plain mean of the others, and what attention makes of them."""
     x = vectors(tokens)
-    others = np.arange(len(x)) != asks
+    others = np.array(tokens) != tokens[asks]
     return {
         "alone": x[asks],
         "plain mean": x[others].mean(axis=0),
