@@ -100,6 +100,10 @@ def measured(model):
 
     The weights are those on the token before (in the first period, which is copied later) and
     those on earlier tokens with the same symbol. The cuts are of layer 2's keys and its queries.
+
+    >>> [model] = stored_models([0])
+    >>> [round(float(share), 1) for share in measured(model)]
+    [0.9, 0.0, 1.0, 0.1, 1.0]
     """
     t, j = np.mgrid[:32, :32]
     ago, again = t - j, t >= p[..., None]  # how far back; whether it repeats

@@ -165,10 +165,10 @@ def schemas(tokenizer: Any) -> Iterator[tuple[list[str], int, int, int]]:
 
     >>> class Words:
     ...     def tokenize(self, text, add_special_tokens):
-    ...         return ["[CLS]", *text.split()]
-    >>> pair, *places = next(schemas(Words()))
-    >>> [sentence.split()[-1] for sentence in pair], places
-    (['tired.', 'wide.'], [8, 2, 6])
+    ...         return ["[CLS]", *text.replace(".", " .").split()]
+    >>> (pair, *places), *others = schemas(Words())
+    >>> [sentence.split()[-1] for sentence in pair], places, len(others)
+    (['tired.', 'wide.'], [8, 2, 6], 7)
     """
     for start, *answers in SCHEMAS:
         nouns, endings = zip(*map(str.split, answers), strict=True)
