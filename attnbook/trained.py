@@ -165,7 +165,7 @@ def schemas(tokenizer: Any) -> Iterator[tuple[list[str], int, int, int]]:
 
     >>> class Words:
     ...     def tokenize(self, text, add_special_tokens):
-    ...         return ["[CLS]", *text.replace(".", " .").split()]
+    ...         return ["[CLS]", *text.lower().replace(".", " .").split()]
     >>> (pair, *places), *others = schemas(Words())
     >>> [sentence.split()[-1] for sentence in pair], places, len(others)
     (['tired.', 'wide.'], [8, 2, 6], 7)
