@@ -17,7 +17,7 @@ TYPED = {
     ),
     "03_keys_that_match": ("muP", "fold the scale"),
     "04_softmax": (
-        "temperature", "numerical stability", "log-sum-exp", "why does the softmax saturate",
+        "temperature", "numerical stability", "why does the softmax saturate",
     ),
     "04_what_learning_sees": ("Jacobian",),
     "05_output": (
@@ -44,10 +44,10 @@ TYPED = {
     "10_number_formats": ("bf16", "mixed precision", "NVFP4"),
     "11_quadratic_cost": (
         "complexity", "quadratic memory", "gradient checkpointing", "is attention O(n^2) in memory",
-        "quadratic",
+        "quadratic", "tracemalloc",
     ),
     "12_traffic": ("memory-bound", "roofline"),
-    "12_online_softmax": ("flash attention", "online softmax", "tracemalloc"),
+    "12_online_softmax": ("flash attention", "online softmax", "log-sum-exp"),
     "12_rounding": ("lazy rescaling",),
     "13_blockwise_backward": (
         "recomputation", "backward pass", "custom autograd function",
