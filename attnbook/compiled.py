@@ -159,7 +159,8 @@ def source_of(kernel: Any) -> str:
         parts[function.__name__] = text
 
     collect(kernel.fn)
-    return "\n\n".join(["import triton\nimport triton.language as tl", *parts.values()])
+    imports = "import triton\nimport triton.language as tl\nfrom triton.language import constexpr"
+    return "\n\n".join([imports, *parts.values()])
 
 
 def code_of(

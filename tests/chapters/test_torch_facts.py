@@ -88,3 +88,12 @@ def test_dropout_keeps_the_sum_of_a_row_in_the_mean_and_stops_after_eval() -> No
     assert not torch.allclose(sums, torch.ones(1)) and abs(sums.mean() - 1) < 0.1
     layer, y = nn.MultiheadAttention(12, 3, dropout=0.5).eval(), draw(5, 2, 12)
     torch.testing.assert_close(layer(y, y, y)[1].sum(dim=-1), torch.ones(2, 5))
+
+
+def test_windows_and_the_log_sum_exp_are_as_the_newer_questions_say() -> None:
+    from torch.nn.attention.flex_attention import AuxRequest
+    from transformers.masking_utils import sliding_window_overlay
+
+    sees = sliding_window_overlay(4)
+    assert [bool(sees(0, 0, 8, key)) for key in (4, 5, 8)] == [False, True, True]
+    assert AuxRequest(lse=True).lse

@@ -105,7 +105,7 @@ class Forks:
         return Kernel(process, options.get("stderr"))
 
 
-def patiently(start: Callable[..., Any], attempts: int = 3) -> Callable[..., Any]:
+def patiently(start: Callable[..., Any]) -> Callable[..., Any]:
     """Return nbval's `start_new_kernel`, which begins again where a kernel died before it answered.
 
     The manager looks for free ports and lets them go again, for the kernel to take. Another process
@@ -113,7 +113,7 @@ def patiently(start: Callable[..., Any], attempts: int = 3) -> Callable[..., Any
     """
 
     def start_new_kernel(*arguments: Any, **options: Any) -> Any:
-        for left in reversed(range(attempts)):
+        for left in (2, 1, 0):
             try:
                 return start(*arguments, **options)
             except RuntimeError as error:
