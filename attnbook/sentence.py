@@ -74,6 +74,11 @@ def known() -> tuple[str, ...]:
     return tuple(_places())
 
 
+def named() -> int:
+    """Return how many of the known words, the first ones, are named as the nearest of a vector."""
+    return int(stored()["named"])
+
+
 @cache
 def _rows() -> Array:
     rows = stored()["rows"].astype(np.float64)
@@ -101,12 +106,12 @@ def weights(tokens: Sequence[str], asks: int, divisor: float) -> Array:
 
 
 def nearest(vector: Array, tokens: Sequence[str], count: int = 3) -> list[str]:
-    """Return the words with the largest cosines to a vector, without those of a sentence.
+    """Return the named words with the largest cosines to a vector, without those of a sentence.
 
     >>> nearest(vectors(["bank"])[0], ["bank"], count=2)
     ['banks', 'money']
     """
-    order = (-_rows() @ vector).argsort(kind="stable")
+    order = (-_rows()[:named()] @ vector).argsort(kind="stable")
     near = (known()[place] for place in order[: count + len(tokens)])
     return [word for word in near if word not in tokens][:count]
 
@@ -142,7 +147,7 @@ def opening() -> dict[str, Any]:
                 for average in averages(tokens, asks, divisor).values():
                     words |= {*nearest(average, tokens)}
     ordered = [word for word in known() if word in words]
-    return {"sentences": OPENING, "senses": SENSES, "count": len(known()), **table(ordered)}
+    return {"sentences": OPENING, "senses": SENSES, "named": named(), **table(ordered)}
 
 
 def scripts() -> dict[str, str]:

@@ -5,9 +5,11 @@
 The model is that of chapter 19 (`tools/model.txt`), and of it only the table of word embeddings is
 read. Kept are the first `COMMON` words of its vocabulary, which begins with the common ones, and
 the words of `EVERYDAY`, which people use in a sentence of their own. Their rows are scaled to
-length 1, the mean of them is subtracted, because it makes all words alike, and they are scaled
-again. Of each row the 64 parts along the principal axes are kept, scaled to length 1, and rounded
-to multiples of 1/64, which 8 bits hold. For each other word of the vocabulary the two nearest kept
+length 1, the mean of the first `CENTRAL` and of `EVERYDAY` is subtracted, because it makes all
+words alike, and they are scaled again. Of each row the 64 parts along the principal axes of these
+words are kept, scaled to length 1, and rounded to multiples of 1/64, which 8 bits hold. These
+words come first: the page names them alone as nearest ones, because rare words and plurals would
+crowd them out. For each other word of the vocabulary the two nearest kept
 ones are stored, so that the page can name them.
 """
 
@@ -21,12 +23,15 @@ from safetensors.numpy import load_file
 
 from attnbook import sentence, trained
 
-COMMON = 3000
+COMMON = 12_000
+CENTRAL = 3000
 UNIT = 64  # a stored 1 is 1/64
 # What a page need not suggest to anybody.
 RUDE = """
-ass bitch cock damn dick fuck fucking nazi penis porn rape raped sex sexual sexually shit
-slut whore
+anal arousal aroused ass asshole bastard bastards bitch bullshit clit cock crap crotch cum damn
+damned dick dyke erotic fuck fucked fucking goddamn hitler hooker naked nazi nazis negro nipple
+nipples nude orgasm panties penis piss pissed porn pornographic pornography prostitute prostitutes
+prostitution pussy rape raped sex sexes sexual sexually sexy shit shitty slut tits whore
 """
 EVERYDAY = """
 algebra algorithm alphabet amazon android ankle ant antenna antennae apple arrow artificial asteroid
@@ -91,16 +96,20 @@ def table() -> tuple[list[str], np.ndarray]:
 
 def made(words: list[str], rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is stored, by name."""
-    common, places = words[:COMMON], {word: place for place, word in enumerate(words)}
-    kept = [places[word] for word in dict.fromkeys([*common, *EVERYDAY.split()])]
+    places = {word: place for place, word in enumerate(words)}
+    named = [*words[:CENTRAL], *EVERYDAY.split()]
+    central, kept = (
+        [places[word] for word in dict.fromkeys(some)] for some in (named, named + words[:COMMON])
+    )
     other = sorted(set(range(len(words))) - set(kept), key=words.__getitem__)
-    centred = rows - rows[kept].mean(axis=0)
+    centred = rows - rows[central].mean(axis=0)
     centred /= np.linalg.norm(centred, axis=1)[:, None]
-    axes = np.linalg.svd(centred[kept], full_matrices=False)[2][:sentence.D_K]
+    axes = np.linalg.svd(centred[central], full_matrices=False)[2][:sentence.D_K]
     short = centred[kept] @ axes.T
     short /= np.linalg.norm(short, axis=1)[:, None]
     nearest = (-centred[other] @ centred[kept].T).argsort(axis=1)[:, :2]
     return {
+        "named": np.array(len(central)),
         "words": np.array([words[place] for place in kept]),
         "rows": np.round(UNIT * short).astype(np.int8),
         "others": np.array([words[place] for place in other]),

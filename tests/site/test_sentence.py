@@ -113,11 +113,11 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     assert said.text_content() == "“mouse” takes 73% from “cat”, which moves it towards animal"
     # By keyboard alone: the line, then the words, then the divisors.
     line = page.get_by_label("Type a sentence, click a word:")
-    line.fill("Grandma's giraffe drank milkk from the pitcher!")
+    line.fill("Granny's giraffe drank milkk from the pitcher!")
     missing = page.locator(".sentence-missing span")
     missing.nth(2).wait_for()
     assert [str(one.text_content()).split(":")[0] for one in missing.all()] == [
-        "“grandma” is not here. Near it", "“giraffe” is not here, and none is spelt like it.",
+        "“granny” is not here. Near it", "“giraffe” is not here, and none is spelt like it.",
         "“milkk” is not here. Near it",
     ]  # by its meaning; not at all; by its letters
     assert words.get_by_role("button", disabled=True).count() == 3

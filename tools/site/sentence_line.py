@@ -49,9 +49,10 @@ def shell() -> str:
 <p class="sentence-said" role="status"></p>
 <div class="sentence-picture"><svg class="sentence-arcs" aria-hidden="true"></svg>
 <div class="sentence-words" role="group" aria-label="Which word asks?"></div></div>
-<fieldset class="sentence-divisor"><legend>scores ÷</legend>{divisors}</fieldset>
+<fieldset class="sentence-divisor"><legend>scores ÷</legend>{divisors}
+<small>A score says how well two words match.</small></fieldset>
 <svg class="sentence-beam" viewBox="0 0 448 168" role="img" aria-label="A beam"></svg>
-<p class="sentence-title">Nearest of the {opening["count"]:,} words here</p>
+<p class="sentence-title">Nearest of {opening["named"]:,} common words</p>
 <dl class="sentence-near">{near}</dl>
 <script type="application/json">{stored}</script>
 </div>

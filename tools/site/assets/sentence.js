@@ -45,7 +45,9 @@
   };
   const nearest = (vector, tokens) => {
     const best = [];
+    let left = opening.named; // rare words have rows, and are not named
     for (const [word, row] of rows) {
+      if (left-- === 0) break;
       const near = dot(row, vector);
       if (best.length === 3 && near <= best[2].near || tokens.includes(word)) continue;
       best.push({ near, word });
