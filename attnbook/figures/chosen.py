@@ -128,7 +128,7 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
         window: so many of the last tokens are read one by one.
         chosen: the entries that are read.
     """
-    wide, left = 18.0, 12.0
+    wide, left = 12.0, 8.0
     total, n_entries = left * 2 + n_tokens * wide, n_tokens // size
     parts = [axis_title(left, 20, f"{n_tokens} tokens; the last one asks", **START)]
     for place in range(n_tokens):
