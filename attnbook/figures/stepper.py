@@ -1,37 +1,23 @@
-"""Attention for one token, a step at a time, in arrows and bars: a figure of chapter 05."""
+"""Attention for one token, from its query to its output: the figure of chapter 6."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import atan2, degrees, hypot
+from math import hypot
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
-from attnbook.figures.labels import decimal
+from attnbook.figures.drawing import Array, headline, line, number, rect, tag, text
+from attnbook.figures.labels import END, START, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
-from attnbook.figures.vectors import Point
 from attnlib.numpy_dense import attention_scores, softmax
 
-# What each step is called, and what it does, as the line above the drawing says it.
-STEPS = (
-    ("query", "each key casts a shadow on the query q"),
-    ("products", "shadow × length of q ({}) = product q·k"),
-    ("scale", "each product ÷ √2, as dₖ = 2, is a score"),
-    ("exp", "the exponential of a score is positive"),
-    ("weights", "divided by their sum, they make up 1: weights"),
-    ("shares", "each value times its weight is its share"),
-    ("output", "laid head to tail, the shares end at the output o"),
-)
-# The left column has the two planes: where it begins, its width, the top of each plane, and their
-# height.
-LEFT, WIDE, QUERY_TOP, VALUE_TOP, TALL = 4.0, 212.0, 78.0, 258.0, 150.0
-# The right column has the bars: names, where bars may begin and end, and where numbers end.
-NAMES, BARS_LEFT, BARS_RIGHT, RIGHT = 230.0, 262.0, 394.0, 446.0
-ROW, THICK, GAP = 19.0, 13.0, 34.0
-# Where the three entries of a value point, on a plane whose y points up: a box seen from a corner.
-OBLIQUE = np.array([[0.0, 1.0], [1.0, 0.0], [-0.45, -0.6]])
+STEPS = "query", "scores", "exp", "weights", "output"
+# One column of panels: its sides, where bars may begin and end, and where each panel begins.
+LEFT, RIGHT, BARS, ENDS = 4.0, 412.0, 40.0, 362.0
+ROW, THICK, HEAD, SUMMED = 18.0, 13.0, 20.0, 30.0
+PLANE_TOP, TALL, WIDE = 30.0, 132.0, 178.0
 
 
 def _vector(entries: Array) -> str:
@@ -51,298 +37,168 @@ def _summing(rows: Array) -> int:
     return 5
 
 
-def _arrow(
-    start: Array, along: Array, look: str, part: str | None = None, *,
-    dash: str | None = None, shown: float = 1.0, thick: float = 2.5,
-) -> str:
-    """Return an arrow of any length, which may be 0, from a point along a vector, in pixels."""
+def _arrow(start: Array, along: Array, look: str, part: str, dash: str | None = None) -> str:
+    """Return an arrow from a point along a vector, which may be 0, in pixels."""
     length = hypot(*along)
     unit = along / length if length else np.array([1.0, 0.0])
-    head = min(10.0, 0.6 * length)
-    foot = start + (length - head) * unit
-    across = 0.5 * head * np.array([unit[1], -unit[0]])
-    corners = np.round([start + along, foot + across, foot - across], 1)
-    (x1, y1), (x2, y2) = np.round([start, foot], 1)
-    shaft = tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=thick, stroke_dasharray=dash,
-                data_part=part and f"{part}-shaft")
-    points = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
-    tip = tag("polygon", points=points, stroke="none", data_part=part and f"{part}-tip")
-    return tag("g", shaft + tip, fill=look, stroke=look, opacity=shown, data_part=part)
-
-
-def _beyond(start: Array, along: Array, beyond: float) -> Point:
-    """Return the point so many pixels past an arrow's tip, for a name in letters of 13."""
-    length = hypot(*along)
-    x, y = start + along * (1 + beyond / length if length else 0)
-    return round(float(x), 1), round(float(y) + 4.5, 1)
-
-
-def _fit(points: Array, top: float, tall: float) -> tuple[Array, float]:
-    """Return where 0 lies, and pixels a unit, so that points and names past them fit the column."""
-    corners = np.vstack([np.zeros(2), points])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    across, up = np.maximum(high - low, 0.1)
-    unit = round(min((WIDE - 44) / across, (tall - 36) / up), 1)
-    middle = unit * (low + high) / 2
-    return np.round([LEFT + WIDE / 2 - middle[0], top + tall / 2 + middle[1]], 1), unit
+    foot = along - min(10.0, 0.6 * length) * unit
+    across = 0.4 * min(10.0, 0.6 * length) * np.array([unit[1], -unit[0]])
+    points = np.array([0 * along, foot, along, foot + across, foot - across])
+    (x1, y1), (x2, y2), *corners = np.round(start + points, 1)
+    shaft = tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=look, stroke_width=2.5,
+                stroke_dasharray=dash, data_part=f"{part}-shaft")
+    tip = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
+    return shaft + tag("polygon", points=tip, fill=look, data_part=f"{part}-tip")
 
 
 def attention_stepper(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, tokens: Sequence[str]
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, tokens: Sequence[str], *, start: int
 ) -> MovingDrawing:
-    """Return a moving figure: the output of each token, from arrows to bars to arrows, in steps.
+    """Return a moving figure: the output of a token in five panels, one below the other.
 
-    The query crosses the keys on a plane. The projections of the keys on the query become bars,
-    which are multiplied by the query's length, scaled, raised by the exponential, and put end to
-    end as the weights. The values, with their three entries drawn obliquely, shrink to their shares
-    and add up to the output. Each panel has the numbers of its steps, and what is not of this step
-    is pale. The figure opens on the output of the last token; the table has all numbers.
+    The keys cast their shadows on the query, on a plane. Bars show the scores, their exponentials
+    and the weights, and, for each entry of the output, the values times their weights: to the right
+    those above 0, to the left those below, and under them their sum. The steps show the panels one
+    after another. It opens on the token `start`, with its output; the table has all numbers.
 
     Shapes:
-        query and key (T, 2), value (T, 3), T tokens; made for T up to 4.
+        query and key (T, 2), value (T, d_v), T tokens; made for T and d_v up to 4.
     """
     queries, keys, values = (np.asarray(a, dtype=np.float64) for a in (query, key, value))
-    n_tokens = len(tokens)
+    n_tokens, room = len(tokens), ENDS - BARS
     scores = attention_scores(queries, keys)
     raw_scores, exponentials, weights = queries @ keys.T, np.exp(scores), softmax(scores)
     outputs, digits = weights @ values, _summing(exponentials)
+    shares = weights[:, :, None] * values
     lengths = np.hypot(*queries.T)
-    shadows_on = raw_scores / np.where(lengths, lengths, 1.0)[:, None]
-    plane, plane_unit = _fit(np.vstack([queries, keys]), QUERY_TOP, TALL)
-    space, space_unit = _fit(values @ OBLIQUE, VALUE_TOP, TALL)
-    # From here on in pixels, whose y points down.
-    down = np.array([1.0, -1.0])
-    flat_keys, flat_values = plane_unit * keys * down, space_unit * values @ OBLIQUE * down
-    # Bars of scores go to both sides of their 0; scores and exponentials have one unit.
-    low, high = min(0.0, float(raw_scores.min())), max(0.0, float(raw_scores.max()))
-    room = BARS_RIGHT - BARS_LEFT
-    unit = round(room / max(high - low, float(exponentials.max()), 1.0), 1)
-    zero = round(BARS_LEFT - unit * low, 1)
-    tops = [QUERY_TOP + count * (ROW * n_tokens + GAP) for count in range(3)]
-    sums_top = tops[2] + 76
-    foot = max(VALUE_TOP + TALL, sums_top + ROW * (n_tokens + 1)) + 6
+    shadows = raw_scores / np.where(lengths, lengths, 1.0)[:, None]
+    # The plane in pixels, whose y points down.
+    corners = np.vstack([np.zeros(2), queries, keys])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    unit = float(min((np.array([WIDE - 44, TALL - 36]) / (high - low)).round(1)))
+    down = unit * np.array([1.0, -1.0])
+    origin = np.array([LEFT + WIDE / 2, PLANE_TOP + HEAD + TALL / 2]) - down * (low + high) / 2
+    origin = origin.round(1)
+    tops = np.cumsum([PLANE_TOP, HEAD + TALL + 10, *[HEAD + ROW * n_tokens + 12] * 3])
+    foot = tops[4] + HEAD + SUMMED * values.shape[1] + 4
 
-    def pale(shapes: list[str], panel: str, lit: bool) -> str:
-        """Return the shapes of a panel, pale unless the step is theirs."""
-        return tag("g", "".join(shapes), opacity=1 if lit else 0.5, data_part=f"panel-{panel}")
-
-    def arrows_of_keys(t: int, step: int) -> str:
-        """Return the plane of the query and the keys, with the keys' projections on the query."""
-        q = plane_unit * queries[t] * down
-        along = q / (hypot(*q) or 1.0)
-        shadows = flat_keys @ along
-        angle = number(round(degrees(atan2(along[1], along[0])), 1))
-        body, bars = [], []
-        for j, shadow in enumerate(shadows.tolist()):
-            # A bar begins on the query, as the shadow of its key, and goes to its row.
-            product = float((raw_scores if step == 1 else scores)[t, j])
-            long, thick = (unit * product, THICK) if step else (shadow, 9.0)
-            x, y = (zero, tops[0] + ROW * (j + 0.5)) if step else plane
-            place = f"translate({number(x)} {number(y)}) rotate({0 if step else angle})"
-            bars.append(rect(round(min(0.0, long), 1), -thick / 2, round(abs(long), 1), thick,
-                             "plus" if raw_scores[t, j] >= 0 else "minus", fill_opacity=0.75,
-                             transform=place, data_part=f"score-{j}"))
-        # The line of the query reaches to all shadows.
-        least, most = min(0.0, shadows.min()), max(hypot(*q), shadows.max())
-        (x1, y1), (x2, y2) = np.round([plane + least * along, plane + most * along], 1)
-        body.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke="query", opacity=0.5,
-                        data_part="reach"))
-        for j, (k, shadow) in enumerate(zip(flat_keys, shadows, strict=True)):
-            (x1, y1), (x2, y2) = np.round([plane + k, plane + shadow * along], 1)
-            body += [
-                tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke="muted", stroke_dasharray="2 3",
-                    data_part=f"drop-{j}"),
-                _arrow(plane, k, "key", dash="6 4"),
-            ]
-        body.append(_arrow(plane, q, "query", "query"))
-        names = [text(*_beyond(plane, k, 13), token, fill="key")
-                 for token, k in zip(tokens, flat_keys, strict=True)]
-        names.append(text(*_beyond(plane, q, 11), "q", fill="query", font_weight="600",
-                          data_part="query-name"))
-        return pale(bars, "scores", step <= 2) + pale(body, "plane", step <= 1) + "".join(names)
-
-    def bars(t: int, step: int) -> str:
-        """Return the bars that come out of those of the scores, with all names and numbers."""
-        axes = [
-            (step >= 1, line(zero, tops[0] - 2, zero, tops[0] + ROW * n_tokens + 2, "muted")),
-            (step >= 3, line(BARS_LEFT, tops[1] - 2, BARS_LEFT, tops[1] + ROW * n_tokens + 2,
-                             "muted")),
-            (step >= 4, rect(NAMES, tops[2], RIGHT - NAMES, 24, "none", stroke="muted")),
-        ]
-        body = [
-            tag("g", axis, opacity=float(there), data_part=f"axis-{count}")
-            for count, (there, axis) in enumerate(axes)
-        ]
-        of_scores: list[str] = []
-        of_exp: list[str] = []
-        of_weights: list[str] = []
-        # A weight's number stands under its part of the bar, as far as its neighbours let it.
-        halves = [4 * len(token) + 22.0 for token in tokens]
-        edges = np.round(NAMES + (RIGHT - NAMES) * np.cumsum([0, *weights[t]]), 1)
-        middles = (edges[1:] + edges[:-1]) / 2
-        belows, free = [], NAMES
-        for j, half in enumerate(halves):
-            last = RIGHT - 2 * sum(halves[j + 1 :]) - half
-            belows.append(round(float(min(max(middles[j], free + half), last)), 1))
-            free = belows[-1] + half
-        for j, token in enumerate(tokens):
-            y1, y2 = (top + ROW * (j + 0.5) for top in tops[:2])
-            s, raw = unit * float(scores[t, j]), unit * float(raw_scores[t, j])
-            of_scores.append(rect(round(zero + min(0.0, raw), 1), y1 - THICK / 2,
-                                  round(abs(raw), 1), THICK, stroke="muted", stroke_dasharray="2 2",
-                                  opacity=float(step == 2), data_part=f"raw-{j}"))
-            at_score = round(zero + min(0.0, s), 1), y1 - THICK / 2, round(abs(s), 1), THICK
-            at_exp = (BARS_LEFT, y2 - THICK / 2, round(unit * float(exponentials[t, j]), 1), THICK)
-            at_weight = (edges[j], tops[2], edges[j + 1] - edges[j], 24.0)
-            x, y, wide, tall = at_exp if step >= 3 else at_score
-            of_exp.append(rect(x, y, wide, tall, "weight", fill_opacity=0.5, stroke="weight",
-                             opacity=float(step >= 3), data_part=f"exp-{j}"))
-            x, y, wide, tall = at_weight if step >= 4 else at_exp
-            of_weights.append(rect(x, y, wide, tall, "weight", stroke="paper", stroke_width=2,
-                             opacity=float(step >= 4), data_part=f"weight-{j}"))
-            told = decimal((shadows_on, raw_scores, scores)[min(step, 2)][t, j])
-            exp = decimal(exponentials[t, j]) if step >= 3 else ""
-            below = belows[j]
-            lead = round(min(max(middles[j], below - halves[j]), below + halves[j]), 1)
-            share = f"{token} {decimal(weights[t, j])}" if step >= 4 else ""
-            body += [
-                text(NAMES, y1 + 4.5, token, text_anchor="start"),
-                text(NAMES, y2 + 4.5, token if step >= 3 else "", text_anchor="start",
-                     data_part=f"exp-name-{j}"),
-                text(RIGHT, y1 + 4.5, told, text_anchor="end", data_part=f"score-number-{j}"),
-                text(RIGHT, y2 + 4.5, exp, text_anchor="end", data_part=f"exp-number-{j}"),
-                tag("line", x1=round(middles[j], 1), y1=tops[2] + 25, x2=lead, y2=tops[2] + 31,
-                    stroke="weight", opacity=float(step >= 4), data_part=f"lead-{j}"),
-                text(below, tops[2] + 43, share,
-                     fill="weight", font_weight="600", data_part=f"weight-number-{j}"),
-            ]
-        return (
-            "".join(body)
-            + pale(of_scores, "raw", step <= 2)
-            + pale(of_exp, "exp", step <= 3)
-            + pale(of_weights, "weights", step == 4)
+    def panel(step: int, place: int, words: str, body: str) -> str:
+        """Return the panel of a step, with its number and its title, from that step on."""
+        y = tops[place]
+        title = (
+            tag("circle", cx=LEFT + 8, cy=y + 7, r=8.5, fill="ink")
+            + text(LEFT + 8, y + 12, str(place + 1), fill="paper", font_weight="600")
+            + text(LEFT + 24, y + 12, words, **START, font_weight="600", data_part=f"head-{place}")
         )
+        return tag("g", title + body, opacity=int(step >= place), data_part=f"panel-{place}")
 
-    def arrows_of_values(t: int, step: int) -> str:
-        """Return the values, their shares, and the output, with the shares' numbers beside them."""
-        body, arrows = [], []
-        x, y = LEFT + 26, VALUE_TOP + 32
-        for entry, towards in enumerate(OBLIQUE):
-            dx, dy = np.round(14 * towards * down, 1)
-            body.append(line(x, y, x + dx, y + dy, "muted"))
-            named = ("entry 1", "2", "3")[entry]
-            body.append(text(round(x + 1.7 * dx, 1), round(y + 1.6 * dy + 4, 1), named,
-                             fill="muted", font_size=13))
-        start = space
+    def bars(place: int, table: Array, t: int, unit: float, zero: float, look: str) -> str:
+        """Return a row of each key: its name, its bar and its number."""
+        body, top = "", tops[place] + HEAD
         for j, token in enumerate(tokens):
-            shown, thick = (0.4, 1.0) if step >= 5 else (1.0, 2.5)
-            y = sums_top + ROW * (j + 0.5) + 4.5
-            told = f"{decimal(weights[t, j])} of {token}" if step >= 5 else ""
-            plus = "+" if step == 6 and j else ""
-            arrows.append(
-                _arrow(space, flat_values[j], "value", f"value-{j}", shown=shown, thick=thick)
-            )
-            body += [
-                text(*_beyond(space, flat_values[j], 13), token, fill="value"),
-                text(NAMES + 16, y, told, text_anchor="start", fill="value",
-                     data_part=f"share-number-{j}"),
-                text(NAMES, y, plus, text_anchor="start", data_part=f"plus-{j}"),
-            ]
-        for j in range(n_tokens):
-            along = flat_values[j] * (weights[t, j] if step >= 5 else 1.0)
-            arrows.append(_arrow(start if step == 6 else space, along, "value", f"share-{j}",
-                                 shown=float(step >= 5)))
-            start = start + flat_values[j] * weights[t, j]
-        end = start - space
-        ended = step == 6
-        arrows.append(_arrow(space, end * ended, "output", "output", shown=float(ended)))
-        y_sum = sums_top + ROW * n_tokens
-        body += [
-            text(*_beyond(space, end, 12), "o" if ended else "", fill="output", font_weight="600",
-                 data_part="output-name"),
-            text(NAMES, y_sum + 17, f"= o {_vector(outputs[t])}" if ended else "",
-                 text_anchor="start", fill="output", font_weight="600", data_part="output-number"),
-        ]
-        return pale(arrows, "values", step >= 5) + "".join(body)
+            y, long = top + ROW * j, unit * float(table[t, j])
+            body += text(LEFT, y + 13, token, **START)
+            body += rect(round(zero + min(0.0, long), 1), y + 2, round(abs(long), 1), THICK, look,
+                         fill_opacity=0.75, data_part=f"bar-{place}-{j}")
+            body += text(RIGHT, y + 13, decimal(table[t, j]), **END, font_weight="600",
+                         data_part=f"number-{place}-{j}")
+        return body + line(zero, top, zero, top + ROW * n_tokens, "muted")
 
-    # Each panel has the numbers of its steps before its title.
-    headings = (
-        (LEFT, QUERY_TOP - 8, "query and keys", (0,)),
-        (NAMES, tops[0] - 8, "score: ÷ √2", (1, 2)),
-        (NAMES, tops[1] - 8, "exponential", (3,)),
-        (NAMES, tops[2] - 8, "weight: ÷ their sum", (4,)),
-        (LEFT, VALUE_TOP - 8, "values, added up", (6,)),
-        (NAMES, sums_top - 8, "shares of the values", (5,)),
-    )
+    def plane(t: int) -> str:
+        """Return the query with the shadows of the keys, and beside it the products."""
+        q = queries[t] * down
+        along = q / (hypot(*q) or 1.0)
+        body = text(RIGHT, tops[0] + HEAD + 12, "shadow × length of q = q·k", **END, fill="muted")
+        for j, token in enumerate(tokens):
+            k = keys[j] * down
+            shadow = origin + (k @ along) * along
+            (x1, y1), (x2, y2), (x3, y3) = np.round([origin, origin + k, shadow], 1)
+            body += tag("line", x1=x1, y1=y1, x2=x3, y2=y3, stroke="key", stroke_width=9,
+                        stroke_opacity=0.35, data_part=f"shadow-{j}")
+            body += tag("line", x1=x2, y1=y2, x2=x3, y2=y3, stroke="muted", stroke_dasharray="2 3",
+                        data_part=f"drop-{j}")
+            body += _arrow(origin, k, "key", f"key-{j}", "6 4")
+            body += name_of(k, token, "key", f"name-{j}")
+            told = f"{decimal(shadows[t, j])} × {decimal(lengths[t])} = {decimal(raw_scores[t, j])}"
+            y = tops[0] + HEAD + 38 + 24 * j
+            body += text(WIDE + 46, y, token, **START, fill="key")
+            body += text(RIGHT, y, told, **END, data_part=f"product-{j}")
+        return body + _arrow(origin, q, "query", "q") + name_of(q, "q", "query", "name-q")
+
+    def name_of(along: Array, words: str, look: str, part: str) -> str:
+        """Return the name of an arrow, past its tip."""
+        x, y = np.round(origin + along * (1 + 13 / (hypot(*along) or 1.0)), 1)
+        return text(x, y + 4.5, words, fill=look, font_weight="600", data_part=part)
+
+    # Scores go to both sides of their 0; scores and exponentials have one unit, shares another.
+    least = min(0.0, float(scores.min()))
+    score_unit = room / max(float(scores.max()) - least, float(exponentials.max()))
+    below, above = (np.maximum(sign * shares, 0).sum(axis=1).max() for sign in (-1, 1))
+    share_unit = room / float(below + above)
+    share_zero = round(BARS + share_unit * float(below), 1)
+
+    def output(t: int) -> str:
+        """Return a row of each entry of the output: its shares, and below their sum."""
+        body, top = "", tops[4] + HEAD
+        for i, entry in enumerate(outputs[t]):
+            y = top + SUMMED * i
+            body += text(LEFT, y + 13, f"o{'₁₂₃₄'[i]}", **START, fill="output", font_weight="600")
+            ends = [share_zero, share_zero]  # to the left and to the right
+            for j, share in enumerate(shares[t, :, i]):
+                side, wide = int(share > 0), share_unit * abs(float(share))
+                x = ends[side] - (0 if side else wide)
+                ends[side] = x + wide * side
+                named = token if wide > 8 * len(token := tokens[j]) else ""
+                body += rect(round(x, 1), y, round(wide, 1), ROW - 1, "value", fill_opacity=0.3,
+                             stroke="value", data_part=f"share-{i}-{j}")
+                body += text(round(x + wide / 2, 1), y + 13, named, data_part=f"of-{i}-{j}")
+            long = share_unit * float(entry)
+            body += rect(round(share_zero + min(0.0, long), 1), y + ROW + 1, round(abs(long), 1), 6,
+                         "output", data_part=f"sum-{i}")
+            body += text(RIGHT, y + 13, decimal(entry), **END, fill="output", font_weight="600",
+                         data_part=f"number-4-{i}")
+        return body + line(share_zero, top - 2, share_zero, foot - 4, "muted")
 
     def draw(t: int, step: int) -> Frame:
-        chip = 44.0
-        told = STEPS[step][1].format(decimal(lengths[t]))
-        title = f"{step + 1}. {told[0].upper()}{told[1:]}"
+        mine, best = f"“{tokens[t]}”", int(weights[t].argmax())
+        mixed = " + ".join(f"{decimal(weights[t, j])} {token}" for j, token in enumerate(tokens))
+        titles = (
+            f"The query of {mine} meets every key",
+            f"“{tokens[best]}” suits the query of {mine} best",
+            "The exponential makes every score positive",
+            f"{mine} takes most from “{tokens[best]}”, {decimal(weights[t, best])}",
+            f"Output of {mine}: {mixed}",
+        )
         body = [
-            headline(LEFT, 17, title, "step"),
-            text(LEFT, 41, "token", text_anchor="start", fill="muted", font_size=13),
+            headline(LEFT, 15, titles[step], "title"),
+            panel(step, 0, f"query of {mine}, and the keys", plane(t)),
+            panel(step, 1, "score: q·k ÷ √2", bars(
+                1, scores, t, score_unit, round(BARS - score_unit * least, 1), "key")),
+            panel(step, 2, "exponential of the score", bars(
+                2, exponentials, t, score_unit, BARS, "weight")),
+            panel(step, 3, "weight: ÷ their sum; all together 1", bars(
+                3, weights, t, room, BARS, "weight")),
+            panel(step, 4, "output: each value times its weight, added up", output(t)),
         ]
-        for j, token in enumerate(tokens):
-            body.append(rect(46 + (chip + 6) * j, 28, chip, 19, rx=9, stroke="grid"))
-            body.append(text(46 + (chip + 6) * j + chip / 2, 41.5, token, font_size=13))
-        body.append(rect(46 + (chip + 6) * t, 28, chip, 19, "query", rx=9, fill_opacity=0.15,
-                         stroke="query", stroke_width=2, data_part="asks"))
-        of_scores = "shadow on q", f"q·k = shadow × {decimal(lengths[t])}"
-        for place, (x, y, words, steps) in enumerate(headings):
-            now = step in steps
-            wide = 16.0 if len(steps) == 1 else 30.0
-            shown = of_scores[step] if place == 1 and step < 2 else words
-            body.append(
-                rect(
-                    x,
-                    y - 12.5,
-                    wide,
-                    16,
-                    "ink" if now else "paper",
-                    rx=8,
-                    stroke="ink" if now else "muted",
-                    data_part=f"badge-{place}",
-                )
-            )
-            body.append(text(x + wide / 2, y, "–".join(str(one + 1) for one in steps),
-                             font_size=13, font_weight="600", fill="paper" if now else "muted",
-                             data_part=f"badge-number-{place}"))
-            body.append(axis_title(x + wide + 6, y, shown, text_anchor="start",
-                                   fill="ink" if now else "muted",
-                                   font_weight="600" if now else "400",
-                                   data_part=f"heading-{place}"))
+        # A click on a panel shows the way as far as there; on a key, that token asks.
         body += [
-            text(RIGHT, tops[0] - 8, "dashed: q·k" if step == 2 else "", text_anchor="end",
-                 fill="muted", font_size=13, data_part="dashed"),
-            arrows_of_values(t, step),
-            bars(t, step),
-            arrows_of_keys(t, step),
+            hit(LEFT, y, RIGHT - LEFT, end - y, f"step:{place}")
+            for place, (y, end) in enumerate(zip(tops, [*tops[1:], foot], strict=True))
         ]
-        # A click on a part shows its step; on a token or its key, that token asks.
-        lanes = [(top - 22, ROW * n_tokens + 28) for top in (*tops[:2], sums_top)]
-        body += [
-            hit(LEFT, QUERY_TOP - 20, WIDE, TALL + 20, "step:0"),
-            *(hit(NAMES - 4, y, RIGHT - NAMES + 6, tall, f"step:{to}")
-              for (y, tall), to in zip(lanes, (2, 3, 5), strict=True)),
-            hit(NAMES - 4, tops[2] - 22, RIGHT - NAMES + 6, 68, "step:4"),
-            hit(LEFT, VALUE_TOP - 20, WIDE, TALL + 20, "step:6"),
-            *(hit(46 + (chip + 6) * j, 24, chip, 26, f"token:{j}") for j in range(n_tokens)),
-        ]
-        for j, k in enumerate(flat_keys):
-            x, y = _beyond(plane, k, 7)
-            body.append(hit(x - 20, y - 23, 40, 36, f"token:{j}"))
-        found = (shadows_on, raw_scores, scores, exponentials, weights, weights, None)[step]
-        numbers = f"o is {_vector(outputs[t])}"
-        if found is not None:
-            each = zip(tokens, found[t], strict=True)
-            numbers = ", ".join(f"{token} {decimal(shown)}" for token, shown in each)
-        words = f"“{tokens[t]}”, step {step + 1} of {len(STEPS)}: {told}. {numbers}."
+        for j, k in enumerate(keys * down):
+            x, y = origin + k
+            body.append(hit(round(x - 20, 1), round(y - 20, 1), 40, 40, f"token:{j}"))
+        found = (shadows, scores, exponentials, weights)
+        told = f"o is {_vector(outputs[t])}"
+        if step < len(found):
+            each = zip(tokens, found[step][t], strict=True)
+            told = ", ".join(f"{token} {decimal(shown)}" for token, shown in each)
+        words = f"{titles[step]}.\nStep {step + 1} of {len(STEPS)}, {STEPS[step]}: {told}."
         rows = [
             (tokens[t], tokens[j], _vector(queries[t]), _vector(keys[j]),
              decimal(raw_scores[t, j]), decimal(scores[t, j]), decimal(exponentials[t, j], digits),
-             decimal(weights[t, j], 3), _vector(values[j]),
-             _vector(weights[t, j] * values[j]), _vector(outputs[t]))
+             decimal(weights[t, j], 3), _vector(values[j]), _vector(shares[t, j]),
+             _vector(outputs[t]))
             for j in range(n_tokens)
         ]
         return Frame("".join(body), words, rows)
@@ -350,11 +206,11 @@ def attention_stepper(
     return moving(
         draw,
         [
-            Control("token", "token", tuple(tokens), n_tokens - 1, kind="choice"),
-            Control("step", "step", tuple(name for name, _ in STEPS), 6, pace=1.5),
+            Control("token", "token", tuple(tokens), start, kind="choice"),
+            Control("step", "step", STEPS, len(STEPS) - 1, pace=1.5),
         ],
-        448,
-        foot + 2,
+        RIGHT + LEFT,
+        foot,
         columns=("token", "key of", "q", "k", "q·k", "÷ √2", "exp", "weight a", "v", "a v", "o"),
         about="attention of one token",
     )

@@ -171,7 +171,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
 }
 
 MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
-    "attention_stepper": lambda: figures.attention_stepper(*projected(), examples.running().tokens),
+    "attention_stepper": lambda: figures.attention_stepper(
+        *projected(), examples.running().tokens, start=1
+    ),
     "attention_steps": lambda: figures.attention_steps(
         *examples.running()[1:], examples.running().tokens
     ),
