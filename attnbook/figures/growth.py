@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
-from attnbook.figures.labels import HALO
+from attnbook.figures.labels import END, HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT = 62.0, 436.0, 34.0, 234.0
-WIDTH = 440.0
-ROW = 22.0
-# Colour is never the only carrier: curves differ in colour, dash and marker.
-LOOKS = (("minus", "6 4"), ("muted", "1 4"), ("ink", "9 3 2 3"), ("plus", None))
+LEFT, RIGHT, TOP, FOOT, WIDTH = 56.0, 318.0, 30.0, 250.0, 416.0
+FIRST = LEFT + 78  # where the curves begin, right of the names of the memories
+NAMED = {512: "a page", 131_072: "a novel"}
+# Colour is never the only carrier: the two curves differ in colour, dash and marker.
+SQUARE, DIAMOND = "-5,-5 5,-5 5,5 -5,5", "0,-7 7,0 0,7 -7,0"
+LOOKS = (("minus", "6 4", SQUARE), ("plus", None, DIAMOND))
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -31,114 +32,104 @@ def in_bytes(size: float) -> str:
     return f"{value:.{0 if value >= 9.95 or power == 0 else 1}f} {UNITS[power]}"
 
 
-def _marker(index: int, x: float, y: float, name: str, **look: str) -> str:
-    """Return the marker of a curve: a square, a diamond, a triangle or a disc, in its colour."""
-    if index == 3:
-        return tag("circle", cx=x, cy=y, r=5, fill=name, **look)
-    ways = (
-        ((-5, -5), (5, -5), (5, 5), (-5, 5)),
-        ((0, -6), (6, 0), (0, 6), (-6, 0)),
-        ((0, -6), (6, 5), (-6, 5)),
-    )[index]
-    corners = " ".join(f"{number(x + a)},{number(y + b)}" for a, b in ways)
-    return tag("polygon", points=corners, fill=name, **look)
-
-
 def bytes_explorer(
     lengths: Sequence[int],
     series: Mapping[str, Sequence[int]],
     *,
     limits: Mapping[str, float],
     start: int,
-    about: str = "bytes by length",
 ) -> MovingDrawing:
-    """Return a moving figure: up to four numbers of bytes, by the number of tokens.
+    """Return a moving figure: two numbers of bytes, by the number of tokens; the first is larger.
 
     Both axes are logarithmic, so that growth like a power is a straight line. The slider takes a
-    marker along each curve through the given lengths, and begins at `start`; below stand the bytes
-    there. `limits` maps words to the bytes of a memory, drawn as a level line: beside the bytes
-    stands the smallest memory that they fit.
+    marker along each curve through the given lengths, and begins at `start`. `limits` maps words to
+    the bytes of a memory, drawn as a level line. The title says whether the bytes fit the largest
+    memory, the table which is the smallest that they fit.
     """
     places = np.log2(np.asarray(lengths, dtype=np.float64))
     everything = [*limits.values(), *(size for sizes in series.values() for size in sizes)]
-    low = int(np.floor(np.log10(min(everything))))
+    low = int(np.floor(np.log10(min(everything)))) - 1  # there is room for a number below
     high = int(np.ceil(np.log10(max(everything))))
-    across = LEFT + (places - places[0]) / np.ptp(places) * (RIGHT - LEFT)
+    across = FIRST + (places - places[0]) / np.ptp(places) * (RIGHT - FIRST)
 
     def up(sizes: Sequence[float]) -> Array:
-        return FOOT - (np.log10(np.asarray(sizes, dtype=np.float64)) - low) / (high - low) * (
-            FOOT - TOP
-        )
+        found = FOOT - (np.log10(sizes) - low) / (high - low) * (FOOT - TOP)
+        return np.asarray(found, dtype=np.float64)
 
     smallest = sorted(limits.items(), key=lambda memory: memory[1])
-    edge = RIGHT - 92
-    still = []
-    if smallest[-1][1] < 10.0**high:
-        roof = up([smallest[-1][1]])[0]
-        still.append(rect(LEFT, TOP, RIGHT - LEFT, roof - TOP, "grid", fill_opacity="0.45"))
-        still.append(text(LEFT + 4, TOP + 14, "too large", text_anchor="start", fill="muted"))
+    roof = up([smallest[-1][1]])[0]
+    still = [
+        rect(LEFT, TOP, RIGHT - LEFT, roof - TOP, "grid", fill_opacity="0.45"),
+        text(LEFT + 6, TOP + 16, "too large", **START, fill="muted"),
+        axis_title(LEFT - 6, FOOT + 18, "tokens", **END),
+    ]
     for power in range(3 * -(-low // 3), high + 1, 3):
         y = up([10.0**power])[0]
         still.append(line(LEFT, y, RIGHT, y, "grid"))
-        title = in_bytes(10.0**power).replace(".0", "")
-        still.append(text(LEFT - 6, y + 4, title, text_anchor="end"))
+        still.append(text(LEFT - 6, y + 4, in_bytes(10.0**power).replace(".0", ""), **END))
     for name, limit in limits.items():
         y = up([limit])[0]
-        still.append(line(LEFT, y, RIGHT, y, "muted", "2 3"))
-        still.append(text(LEFT + 4, y + 14, name, text_anchor="start", fill="muted", **HALO))
-    for place, length in list(zip(across, lengths, strict=True))[:: max(1, len(lengths) // 4)]:
-        still.append(line(place, FOOT, place, FOOT + 4, "muted"))
-        still.append(text(min(place, RIGHT - 24), FOOT + 18, f"{length:,}"))
+        still.append(line(LEFT, y, RIGHT, y, "ink", "2 3"))
+        still.append(text(LEFT - 6, y + 4, in_bytes(limit), **END))
+        still.append(text(LEFT + 4, y - 5, name, **START))
+    for place, length in zip(across, lengths, strict=True):
+        if length in NAMED:
+            still.append(line(place, FOOT, place, FOOT + 4, "muted"))
+            still.append(text(place, FOOT + 18, f"{length:,}"))
+            still.append(text(place, FOOT + 35, NAMED[length], font_weight="600"))
     still.append(line(LEFT, FOOT, RIGHT, FOOT, "muted"))
-    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 36, "tokens T"))
     heights = {name: up(sizes) for name, sizes in series.items()}
-    for (shade, dash), ys in zip(LOOKS, heights.values(), strict=False):
+    for (shade, dash, _), (name, ys) in zip(LOOKS, heights.items(), strict=True):
         points = " ".join(f"{number(x)},{number(y)}" for x, y in zip(across, ys, strict=True))
         still.append(
             tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2,
                 stroke_dasharray=dash)
         )
+        for row, words in enumerate(name.split(maxsplit=1)):
+            y = ys[-1] - 11 + 16 * row
+            still.append(text(RIGHT + 12, y, words, **START, fill=shade, font_weight="600"))
 
     middles = (across[1:] + across[:-1]) / 2
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "tokens")
 
     def draw(place: int) -> Frame:
-        x, length = across[place], f"{lengths[place]:,} tokens"
-        first, sizes = next(iter(series.items()))
-        title = f"{length}, {first}: {in_bytes(sizes[place])}"
-        body = [
-            headline(4, 18, title, "tokens"),
-            tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here"),
-        ]
+        x, length = across[place], f"{lengths[place]:,}"
+        body = [tag("line", x1=x, y1=TOP, x2=x, y2=FOOT, stroke="muted", data_part="here")]
         shown, said = [], []
         for index, (name, sizes) in enumerate(series.items()):
-            shade, y, size = LOOKS[index][0], FOOT + 62 + ROW * index, in_bytes(sizes[place])
+            shade, _, corners = LOOKS[index]
+            size, y = in_bytes(sizes[place]), heights[name][place]
             fits = next((memory for memory, most in smallest if sizes[place] <= most), "")
+            # The larger number stands above its curve, the smaller one below. Markers and numbers
+            # are moved as a whole: corners stay, the place changes.
+            x1, y1, anchor = (-5, 24, "start") if index else (5, -13, "end")
+            told_there = text(x1, y1, size, text_anchor=anchor, font_weight="600", **HALO,
+                              data_part=f"size-{index}")
+            body.append(
+                tag("g", tag("polygon", points=corners, fill=shade) + told_there,
+                    data_part=f"marker-{index}", transform=f"translate({number(x)} {number(y)})")
+            )
             verdict = f"fits {fits}" if fits else "too large"
-            # A part is moved as a whole: its corners stay, its place changes.
-            body += [
-                tag("g", _marker(index, 0, 0, shade), data_part=f"marker-{index}",
-                    transform=f"translate({number(x)} {number(heights[name][place])})"),
-                _marker(index, 12, y - 4, shade),
-                text(26, y, name, text_anchor="start"),
-                text(edge, y, size, text_anchor="end", font_weight="600",
-                     data_part=f"bytes-{index}"),
-                tag("path", d=f"M{edge + 12:g} {y - 9:g}l9 9m0-9l-9 9", stroke="minus",
-                    stroke_width=2, data_part=f"cross-{index}", opacity=not fits),
-                text(RIGHT, y, verdict, text_anchor="end", data_part=f"fits-{index}"),
-            ]
             shown += [size, verdict]
             said.append(f"{name} {size}, {verdict}")
-        told = f"{length}: {'; '.join(said)}."
-        return Frame("".join([*still, *body, *hits]), told, [(f"{lengths[place]:,}", *shown)])
+        larger, its_verdict, smaller, verdict = shown
+        told = (
+            f"both {larger} and {smaller} fit" if its_verdict != "too large"
+            else f"{larger} is too large, {smaller} fits" if verdict != "too large"
+            else f"neither {larger} nor {smaller} fits"
+        )
+        title = f"{length} tokens: {told}"
+        body.append(headline(4, 16, title, "tokens"))
+        return Frame("".join([*still, *body, *hits]), f"{title}.\n{'; '.join(said)}.",
+                     [(length, *shown)])
 
     columns = [words for name in series for words in (name, f"{name}: fits")]
     options = tuple(f"{n:,}" for n in lengths)
     return moving(
         draw,
         [Control("tokens", "tokens", options, list(lengths).index(start))],
-        WIDTH + 4,
-        FOOT + 52 + ROW * len(series),
+        WIDTH,
+        FOOT + 44,
         columns=("tokens", *columns),
-        about=about,
+        about="bytes kept",
     )
