@@ -31,8 +31,8 @@ class Released(NamedTuple):
 class Layer(NamedTuple):
     """What one layer keeps of a text.
 
-    `kind` is "all keys", "chosen", "compressed", "window", "state", "shared" (keys and values of an
-    earlier layer) or "no attention".
+    `kind` is "all keys", "chosen", "compressed", "compressed, chosen", "window", "state", "shared"
+    (keys and values of an earlier layer) or "no attention".
     """
 
     kind: str
@@ -40,6 +40,7 @@ class Layer(NamedTuple):
     window: int = 0  # so many of the last tokens ...
     in_window: int = 0  # ... take so many bytes each
     state: int = 0  # bytes, however long the text is
+    tokens: int = 1  # so many share an entry
 
     def cache(self, n_tokens: int) -> int:
         """Return the bytes that the layer keeps of a text."""
@@ -52,6 +53,7 @@ class Card(NamedTuple):
 
     model: str
     released: str
+    way: str  # how little a token leaves: "own keys", "shared keys", "latent", "windows", ...
     layers: list[Layer]
     heads: str
     sizes: str
@@ -87,8 +89,10 @@ def card(model: Released) -> Card:
 
     Example:
         >>> found = card(next(model for model in stored() if model.model == "Gemma 2 9B"))
-        >>> found.heads, found.sizes, found.words
-        ('16 query heads, 8 key heads', 'dₖ 256, scale 1/√256', 'rotary, cap 50')
+        >>> found.heads, found.sizes
+        ('16 query heads, 8 key heads', 'dₖ 256, scale 1/√256')
+        >>> found.way, found.words
+        ('windows', 'positions turn all entries (rotary); scores stay within ±50 (cap)')
         >>> found.leaves(), found.cache(131_072)
         (172032, 23253221376)
     """
@@ -97,8 +101,9 @@ def card(model: Released) -> Card:
     layers = [_layer(settings, kinds[n % len(kinds)]) for n in range(n_layers)]
     if n_shared := settings.get("num_kv_shared_layers", 0):
         layers[-n_shared:] = [Layer("shared")] * n_shared
-    words = ", ".join(_words(settings, model.words))
-    return Card(model.model, model.released, layers, *_heads(settings, model.words), words)
+    words = "; ".join(_words(settings, model.words))
+    way = _way(settings, {layer.kind for layer in layers})
+    return Card(model.model, model.released, way, layers, *_heads(settings, model.words), words)
 
 
 def _filled(settings: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +120,19 @@ def _filled(settings: dict[str, Any]) -> dict[str, Any]:
     return standard | settings | {"head_dim": d_k}
 
 
+def _way(settings: dict[str, Any], kinds: set[str]) -> str:
+    """Return what in a model makes the cache small; where there are several, the strongest."""
+    ways = {
+        "compressed": "compress_rates" in settings,
+        "states": "state" in kinds,
+        "latent": "kv_lora_rank" in settings,
+        "windows": "window" in kinds,
+        "shared keys": settings["num_key_value_heads"] < settings["num_attention_heads"],
+        "own keys": True,
+    }
+    return next(way for way, is_there in ways.items() if is_there)
+
+
 def _layer(settings: dict[str, Any], kind: str) -> Layer:
     """Return what a layer keeps, of a kind as transformers names it."""
     if kind in ("moe", "mlp"):
@@ -126,9 +144,10 @@ def _layer(settings: dict[str, Any], kind: str) -> Layer:
     if kind in settings.get("compress_rates", ()):
         # One entry for several tokens, beside a window in which each token has its own.
         chosen *= kind == "compressed_sparse_attention"
-        leaves = (entry + chosen) / settings["compress_rates"][kind]
-        name = "chosen" if chosen else "compressed"
-        return Layer(name, leaves, settings["sliding_window"], entry)
+        tokens = settings["compress_rates"][kind]
+        name = "compressed" + ", chosen" * bool(chosen)
+        leaves = (entry + chosen) / tokens
+        return Layer(name, leaves, settings["sliding_window"], entry, tokens=tokens)
     if kind == "sliding_attention":
         return Layer("window", 0, settings["sliding_window"], entry)
     if kind == "chunked_attention":
@@ -195,21 +214,31 @@ def _heads(settings: dict[str, Any], words: list[str]) -> tuple[str, str]:
     return f"{settings['num_attention_heads']} query heads, {shared}", f"{sizes}, scale 1{divisor}"
 
 
+# What the words of a stored model mean.
+MEANINGS = {
+    "ALiBi": "scores fall with the distance (ALiBi)", "NoPE": "positions do not enter (NoPE)",
+    "QK-norm": "queries and keys get one length (QK-norm)", "V-norm": "so do values (V-norm)",
+    "gate": "a gate multiplies the output", "sinks": "weight can go to nobody (sink)",
+    "sinks in windows": "in windows, weight can go to nobody (sink)",
+}
+
+
 def _words(settings: dict[str, Any], words: list[str]) -> Iterator[str]:
     """Return how positions enter, and what else stands in the attention."""
     turned = settings.get("rotary_dim") or settings.get("qk_rope_head_dim")
     if share := settings.get("partial_rotary_factor"):
         turned = int(share * settings["head_dim"])
-    if interval := settings.get("no_rope_layer_interval"):
-        yield f"rotary, but none in every {interval}th layer"
-    elif not {"ALiBi", "NoPE"} & set(words):
-        yield f"rotary in {turned} of {settings['head_dim']} entries" if turned else "rotary"
-    yield from (word for word in words if word != "scale 1")
+    if not {"ALiBi", "NoPE"} & set(words):
+        entries = f"{turned} of {settings['head_dim']}" if turned else "all"
+        interval = settings.get("no_rope_layer_interval")
+        but = f", but not in every {interval}th layer" if interval else ""
+        yield f"positions turn {entries} entries{but} (rotary)"
+    yield from (MEANINGS[word] for word in words if word in MEANINGS)
     if cap := settings.get("attn_logit_softcapping"):
-        yield f"cap {cap:.0f}"
+        yield f"scores stay within ±{cap:.0f} (cap)"
     if best := settings.get("index_topk"):
-        yield f"best {best:,}"
+        yield f"a query reads the best {best:,} entries"
     if blocks := settings.get("index_topk_blocks"):
-        yield f"best {blocks} blocks of {settings['index_block_size']}"
+        yield f"a query reads the best {blocks} blocks of {settings['index_block_size']} keys"
     if "compress_rates" in settings:
-        yield f"window of {settings['sliding_window']}"
+        yield f"and the last {settings['sliding_window']} tokens as they are"

@@ -11,14 +11,14 @@ needs(__name__, "matplotlib")
 
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
-from attnbook.figures.cards import layer_cards
+from attnbook.figures.cards import layer_card, layer_marks, leaves_chart
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.chosen import chosen_entries, chosen_keys
 from attnbook.figures.comparison import handout_links
 from attnbook.figures.decoding import cache_filling, cached_numbers
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
-from attnbook.figures.drawing import Drawing
+from attnbook.figures.drawing import Drawing, Drawings
 from attnbook.figures.first_screen import first_screen
 from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import roofline

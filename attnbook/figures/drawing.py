@@ -191,6 +191,24 @@ class Drawing:
         return f"{type(self).__name__}: {self.alt}"
 
 
+class Drawings(tuple[Drawing, ...]):
+    """Drawings of one width: beside one another where there is room, else one below the other.
+
+    >>> two = Drawings([Drawing("<svg/>", "one drawing of the two")] * 2)
+    >>> two._repr_html_().count("<svg/>"), len(repr(two).splitlines())
+    (2, 2)
+    """
+
+    def _repr_html_(self) -> str:
+        look = ("display:grid;gap:1.5rem 1.25rem;align-items:start;"
+                "grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));"
+                f"background:{colour('paper')}")
+        return f'<div class="attn-figure" style="{look}">{"".join(one.svg for one in self)}</div>'
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self))
+
+
 def _numbered_ids(body: str, alt: str) -> str:
     """Return the SVG with the ids that are referred to, numbered in the order of appearance.
 

@@ -135,7 +135,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "hull": lambda: figures.hull(
         [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
     ),
-    "layer_cards": lambda: figures.layer_cards(list(map(atlas.card, atlas.stored()[-6:]))),
+    "layer_card": lambda: figures.layer_card(atlas.card(atlas.stored()[-6])),
+    "layer_marks": figures.layer_marks,
+    "leaves_chart": lambda: figures.leaves_chart(list(map(atlas.card, atlas.stored()[:6]))),
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
