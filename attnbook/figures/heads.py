@@ -100,137 +100,124 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str])
     )
 
 
-# `which_head`: an entry of an address, wide and high; a letter's room, and its envelope's top and
-# height; where, from its left side, its tokens and the two halves of its envelope stand.
-BAR, TALL, LETTER, ENVELOPE, PAPER = 7.5, 14.0, 218.0, 178.0, 112.0
-TOKENS, SLOTS = (27.0, 97.0, 176.0), (58.0, 160.0)
-
-
-def _address(x: float, y: float, values: Array, name: str, part: str) -> str:
-    """Return the entries of an address as bars about (x, y): up above zero, down below."""
-    left = x - BAR * len(values) / 2
-    bars = [
-        rect(left + BAR * place + 1, y - TALL * max(value, 0), BAR - 2, TALL * abs(value), name,
-             data_part=f"{part}-{place}")
-        for place, value in enumerate(values)
-    ]
-    return line(left - 3, y, left + BAR * len(values) + 3, y, "muted") + "".join(bars)
+# `which_head`: the shares of the sender that one head may give; a letter's width; the tops of the
+# tokens, of the envelope that one head writes, and of the one that two heads write.
+SHARES = 0.0, 0.3, 0.5, 0.7, 1.0
+LETTER, TOKENS, ONE, TWO, PAPER = 200.0, 30.0, 88.0, 206.0, 80.0
 
 
 def which_head(
     people: Mapping[str, ArrayLike], pairs: Sequence[tuple[str, str]], weights: ArrayLike
 ) -> MovingDrawing:
-    """Return a moving figure: whose addresses two heads write on the envelopes of two letters.
+    """Return a moving figure: whose addresses one head and two heads write on two envelopes.
 
-    The two letters are between the same two people, one in each direction. First both heads have
-    the mean of their weights, then each its own: head n writes what it takes into its half of the
-    output. Addresses are bars, up for 1 and down for −1; the envelope names the person whose
-    address it has, to two decimals.
+    The two letters are between the same two people, one in each direction. The reader picks how
+    much of its weight the one head gives to the sender. The colours of a stamp are the people whose
+    addresses are in it, each as wide as its weight. The envelope names those whose address comes
+    out, to two decimals; the table has all entries.
 
     Shapes:
-        an address (m,) of entries from −1 to 1 for each person, weights (2, 3): what the token
-        *letter* gives to itself, the sender and the recipient in each head.
+        an address (m,) of entries from −1 to 1 for each person, at most three, weights (2, 3): what
+        the token *letter* gives to itself, the sender and the recipient in each of the two heads.
 
     >>> which_head({"A": [1.0], "B": [-1.0]}, [("A", "B")], [[0, 1, 0], [0, 0, 1]]).alt
-    'The mean of both heads: the two envelopes are the same. A to B: 0; 0. B to A: 0; 0.'
+    'One head gives 0.5 to the sender, 0.5 to the recipient: from ? to ?, and from ? to ?. \
+One head loses who writes to whom, two keep it: from A to B, and from B to A.'
     """
     heads = np.asarray(weights, dtype=np.float64)
     codes = {name: np.asarray(code, dtype=np.float64) for name, code in people.items()}
     m = len(next(iter(codes.values())))
-    ways = ("two letters", "the mean of both heads", "head 0", "head 1")
+    looks = dict(zip(codes, ("plus", "minus", "muted"), strict=False))
 
-    def whose(found: Array) -> str:
-        """Return the person who has an address, or a question mark."""
-        near = (name for name, code in codes.items() if np.abs(found - code).max() < 0.006)
-        return next(near, "?")
+    def written(found: Array, name: str) -> str:
+        """Return the name if its address has been found, or a question mark."""
+        return name if np.abs(found - codes[name]).max() < 0.006 else "?"
 
-    def one_letter(x0: float, side: str, pair: tuple[str, str], step: int) -> tuple[str, Array]:
-        """Return a letter with its envelope, and what the heads find."""
-        used = np.tile(heads.mean(axis=0), (2, 1)) if step < 2 else heads
-        values = np.stack([0 * codes[pair[0]], *(codes[name] for name in pair)])
-        found = np.round(used @ values, 2) + 0.0
-        shown = np.round(used[max(step - 2, 0)], 2) + 0.0
-        tokens = "letter", f"from {pair[0]}", f"to {pair[1]}"
-        body = [
-            rect(x0 + 1, ENVELOPE, LETTER - 2, PAPER, "paper", rx=5, stroke="ink", stroke_width=2)
+    def stamp(x: float, y: float, wide: float, row: Array, pair: Sequence[str], part: str) -> str:
+        """Return the shares side by side: a mixture does not know their order."""
+        body = rect(x, y, wide, 24, stroke="weight", stroke_width=1.5)
+        shares = dict(zip(pair, row[1:].tolist(), strict=True))
+        for place, name in enumerate(sorted(pair, key=list(codes).index)):
+            long, there = round(wide * shares[name], 1), f"{part}-{place}"
+            told = f"{shares[name]:g} {name}" if long > 60 else ""
+            body += rect(x, y, long, 24, looks[name], fill_opacity="0.3", data_part=there)
+            body += text(round(x + long / 2, 1), y + 17, told, data_part=f"{there}-name")
+            x = round(x + long, 1)
+        return body
+
+    def one_letter(
+        x0: float, side: str, pair: Sequence[str], one: Array
+    ) -> tuple[str, Array, list[str]]:
+        """Return a letter with two envelopes, what the heads have found, and whose it is."""
+        addresses = np.stack([np.zeros(m), *(codes[name] for name in pair)])
+        found = np.round(np.vstack([one, heads]) @ addresses, 2) + 0.0
+        body, left = "", x0 + 10
+        for end, (word, name) in enumerate(zip(("from", "to"), pair, strict=True)):
+            # The lines go to the shares of the one head.
+            x, weight = x0 + LETTER * (0.25 + 0.5 * end), float(one[1 + end])
+            first = name == min(pair, key=list(codes).index)
+            middle = left + (LETTER - 20) * (weight / 2 if first else 1 - weight / 2)
+            body += tag("line", x1=x, y1=TOKENS + 25, x2=round(middle, 1), y2=ONE + 10,
+                        stroke="weight", stroke_width=number(9 * weight),
+                        data_part=f"flow-{side}-{end}")
+            body += rect(x - 46, TOKENS, 92, 24, "paper")
+            body += rect(x - 46, TOKENS, 92, 24, looks[name], fill_opacity="0.3", stroke="key",
+                         stroke_dasharray="5 3", data_part=f"token-{side}-{end}")
+            body += text(x, TOKENS + 17, f"{word} {name}", data_part=f"token-name-{side}-{end}")
+        whose = [
+            "from {} to {}".format(*map(written, halves, pair))
+            for halves in (found[[0, 0]], found[1:])
         ]
-        for slot, x in enumerate(SLOTS):
-            # What a head has written stays, and its lines fade.
-            seen = 0.8 if step in (1, slot + 2) else 0.25 if step > slot + 2 else 0.0
-            for j, weight in enumerate(used[slot]):
-                start, end = x0 + TOKENS[j] + 8 * (slot - 0.5), x0 + x
-                path = f"M{number(start)} 126C{number(start)} 156 {number(end)} 150 {number(end)} "
-                body.append(
-                    tag("path", d=f"{path}{number(ENVELOPE + 12)}", fill="none", stroke="weight",
-                        stroke_width=number(9 * round(weight, 2)),
-                        opacity=number(seen), data_part=f"flow-{side}-{slot}-{j}")
-                )
-        for j, (x, token) in enumerate(zip(TOKENS, tokens, strict=True)):
-            body += [
-                rect(x0 + x - (37 if j else 25), 48, 74 if j else 50, 22,
-                     stroke="query" if j == 0 else "key", stroke_width=2.5 if j == 0 else 1,
-                     stroke_dasharray=None if j == 0 else "5 3"),
-                text(x0 + x, 64, token, data_part=f"token-{side}-{j}"),
-                _address(x0 + x, 90, values[j] if j else values[j, :0], "value",
-                         f"value-{side}-{j}"),
-                text(x0 + x, 121, f"{shown[j]:.2f}" if step else "", fill="weight",
-                     font_weight="600", data_part=f"weight-{side}-{j}"),
-            ]
-        for slot, x in enumerate(SLOTS):
-            there, wide = step == 1 or step >= slot + 2, BAR * m / 2
-            writer = ways[slot + 2] if step > 1 else "mean" if step else ""
-            words = f"{('from', 'to')[slot]} {whose(found[slot])}"
-            body += [
-                rect(x0 + x - wide - 8, ENVELOPE + 12, 2 * wide + 16, 40, "paper", stroke="weight",
-                     stroke_width=2, opacity=number(there), data_part=f"frame-{side}-{slot}"),
-                _address(x0 + x, ENVELOPE + 32, found[slot] * there, "output",
-                         f"found-{side}-{slot}"),
-                axis_title(x0 + x, ENVELOPE + 69, f"{writer} writes" if there else "",
-                           data_part=f"writes-{side}-{slot}"),
-                text(x0 + x, ENVELOPE + 95, words if there else "", font_size=15,
-                     font_weight="600", data_part=f"whose-{side}-{slot}"),
-            ]
-        return "".join(body), found
+        for top, words in zip((ONE, TWO), whose, strict=True):
+            body += rect(x0 + 1, top, LETTER - 2, PAPER, "paper", rx=5, stroke="ink",
+                         stroke_width=2)
+            body += text(x0 + LETTER / 2, top + 64, words, font_size=15, font_weight="600",
+                         fill="output", data_part=f"whose-{side}-{top:g}")
+        body += stamp(left, ONE + 12, LETTER - 20, one, pair, f"one-{side}")
+        for n, row in enumerate(heads):
+            body += stamp(left + n * 94, TWO + 12, 86, row, pair, f"two-{side}-{n}")
+        return body, found, whose
 
-    def draw(pair: int, step: int) -> Frame:
-        there, back = pairs[pair], pairs[pair][::-1]
-        (left, one), (right, other) = (
-            one_letter(x0, side, way, step)
-            for x0, side, way in ((0, "there", there), (448 - LETTER, "back", back))
+    def draw(pair: int, place: int) -> Frame:
+        share = SHARES[place]
+        one = np.array([0, share, 1 - share]).round(2)
+        ways = pairs[pair], pairs[pair][::-1]
+        (left, found, whose), (right, other, others) = (
+            one_letter(x0, side, way, one)
+            for x0, side, way in ((0, "there", ways[0]), (416 - LETTER, "back", ways[1]))
         )
-        halves = 1 if step == 2 else 2
-        same = bool(np.abs(one[:halves] - other[:halves]).max() < 0.006)
-        title = (
-            f"{there[0]} writes to {there[1]}, and {there[1]} to {there[0]}",
-            "The mean of both heads " + ("loses who writes to whom" if same else "mixes them"),
-            "Head 0 writes its half: the envelopes " + ("are the same" if same else "differ"),
-            "Two heads " + ("write the same" if same else "keep who writes to whom"),
-        )[step]
-        verdict = "the two envelopes " + ("are the same" if same else "differ")
+        same = np.abs(found[0] - other[0]).max() < 0.006
+        title = "One head " + (
+            "loses who writes to whom, two keep it" if same
+            else "mixes two addresses, two keep both" if 0 < share < 1
+            else "keeps one address, two keep both"
+        )
+        told = f"One head gives {share:g} to the sender, {one[2]:g} to the recipient"
+        seen = f"one head, {share:g} to the sender: envelopes "
         body = [
-            headline(4, 18, title, "title"),
-            axis_title(4, 37, f"value: an address, {m} bars (up 1, down −1); below: weight",
-                       text_anchor="start"),
+            headline(2, 17, title, "title"),
             left, right,
-            text(224, ENVELOPE + PAPER + 22, f"output: {verdict}" if step else "", fill="output",
-                 font_size=15, font_weight="600", data_part="verdict"),
+            text(2, ONE + PAPER + 18, seen + ("the same" if same else "differ"),
+                 text_anchor="start", font_weight="600", data_part="one"),
+            text(2, TWO + PAPER + 18, "two heads: each writes its half of the envelope",
+                 text_anchor="start", font_weight="600"),
         ]
-        said, rows = [], []
-        for way, found in ((there, one), (back, other)):
-            told = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found[:halves]]
-            said.append(f"{' to '.join(way)}: {'; '.join(told)}")
-            rows.append((" to ".join(way), ways[step], *told, *[""] * (2 - halves)))
-        words = f"{ways[step].capitalize()}: {verdict}.\n{'. '.join(said)}."
-        return Frame("".join(body), words if step else f"{title}.", rows if step else ())
+        said = [f"{one_of}, and {other_of}" for one_of, other_of in zip(whose, others, strict=True)]
+        rows = []
+        for way, halves in zip(ways, (found, other), strict=True):
+            cells = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in halves]
+            name = " to ".join(way)
+            rows += [(name, f"one head, {share:g}", cells[0], ""), (name, "two heads", *cells[1:])]
+        return Frame("".join(body), f"{told}: {said[0]}.\n{title}: {said[1]}.", rows)
 
     return moving(
         draw,
         (
             Control("pair", "people", tuple(map(" and ".join, pairs)), kind="choice"),
-            Control("weights", "weights", ("none", "mean", "head 0", "head 1"), 1, pace=2),
+            Control("share", "to the sender", tuple(f"{s:g}" for s in SHARES), 2),
         ),
-        448,
-        ENVELOPE + PAPER + 30,
+        416,
+        TWO + PAPER + 26,
         columns=("letter", "weights", f"places 0 to {m - 1}", f"places {m} to {2 * m - 1}"),
         about="which head takes what",
     )

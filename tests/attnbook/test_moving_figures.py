@@ -228,11 +228,11 @@ def tile_walk() -> Rows:
 
 
 def which_head() -> Rows:
-    heads = np.array(drawings.HEADS)
-    for used in (np.tile(heads.mean(axis=0), (2, 1)), heads[:1], heads):
-        for sender, recipient in drawings.LETTERS:
-            people = [[0, 0], drawings.PEOPLE[sender], drawings.PEOPLE[recipient]]
-            yield (used @ people).ravel()
+    for share, (sender, recipient) in product((0.0, 0.3, 0.5, 0.7, 1.0), drawings.LETTERS):
+        people = [[0, 0], drawings.PEOPLE[sender], drawings.PEOPLE[recipient]]
+        yield np.array([0, share, 1 - share]) @ people
+        if share == 0:  # the two heads are the same for every share
+            yield (np.array(drawings.HEADS) @ people).ravel()
 
 
 def word_in_context() -> Rows:
