@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from attnbook.figures.drawing import (
     COLOURS,
     WIDEST,
-    Array,
     Drawing,
     axis_title,
     line,
@@ -100,14 +99,12 @@ def lines(
     y_title: str,
     alt: str,
     powers: bool = False,
-    crossings: Sequence[tuple[str, str]] = (),
 ) -> Drawing:
     """Return a drawing of up to three series over the same x, in different colours and dashes.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
-    tick. Each of several series has its name at its end. For each pair of names in `crossings` the
-    x at which the two lines cross is marked. The axes and the ends of each series follow in the alt
-    text.
+    tick. Each of several series has its name at its end. The axes and the ends of each series
+    follow in the alt text.
 
     Raises:
         ValueError: for more than three series.
@@ -132,8 +129,6 @@ def lines(
         axes.grid(axis="y")
         if len(series) > 1:
             _names_at_ends(axes, {name: (x[-1], heights[-1]) for name, heights in table.items()})
-        for pair in crossings:
-            words.append(_crossing(axes, x, table, pair, powers))
         return Drawing.from_matplotlib(figure, _told(alt, words))
 
 
@@ -166,41 +161,6 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
             "\n".join(shown[name]), ends[name], (9, round(foot - places[name], 1)),
             textcoords="offset points", va="center", color=looks[name]["color"],
         )
-
-
-def _crossing(
-    axes: Axes, x: Sequence[int], table: Mapping[str, Array], pair: tuple[str, str], powers: bool
-) -> str:
-    """Mark where two lines cross with a ring and its x, and return what it says in words."""
-    forward, back = (np.log, np.exp) if powers else (np.asarray, np.asarray)
-    at = forward(np.asarray(x, dtype=np.float64))
-    one, other = (forward(table[name]) for name in pair)
-    gap = one - other
-    turns = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
-    n = int(turns[0])
-    share = gap[n] / (gap[n] - gap[n + 1])
-    here = float(back(at[n] + share * (at[n + 1] - at[n])))
-    height = float(back(one[n] + share * (one[n + 1] - one[n])))
-    axes.plot([here], [height], "o", markersize=11, fillstyle="none", color=COLOURS["ink"])
-    # Its number stands on the side that is farthest from all lines.
-    fine = np.linspace(at[0], at[-1], 200)
-    to_share = axes.transScale + axes.transLimits
-    curves = [
-        to_share.transform(
-            np.column_stack([back(fine), back(np.interp(fine, at, forward(values)))])
-        )
-        for values in table.values()
-    ]
-    dots = np.concatenate(curves) * (280.0, 215.0)
-    middle = to_share.transform((here, height)) * (280.0, 215.0)
-    sides = [(a, b) for b in (15.0, -15.0) for a in (-32.0, 32.0) if middle[0] + a < 250]
-    room = [round(float(np.hypot(*(dots - middle - side).T / [[2], [1]]).min())) for side in sides]
-    side = sides[int(np.argmax(room))]
-    axes.annotate(
-        f"{here:,.0f}", (here, height), side, textcoords="offset points", ha="center", va="center",
-        bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1},
-    )
-    return f"{pair[0]} and {pair[1]} cross at {here:,.0f}"
 
 
 # A bar's height; the colours and looks of up to three series, which differ in more than colour.

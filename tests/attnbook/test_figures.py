@@ -156,16 +156,6 @@ def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None
     assert any(re.fullmatch(r"0\.205\d+", words) for words in texts(drawing))
 
 
-def test_lines_tell_where_they_cross() -> None:
-    x, titles = [1, 4, 16], {"x_title": "x", "y_title": "y", "alt": "two lines that cross once"}
-    straight = {"level": [5, 5, 5], "line": [2, 5, 17]}  # 1 + x
-    drawing = figures.lines(x, straight, **titles, crossings=[("line", "level")])
-    assert drawing.alt.endswith("; line and level cross at 4.") and "4" in texts(drawing)
-    powers = {"square": [1, 16, 256], "straight": [9, 36, 144]}
-    drawing = figures.lines(x, powers, **titles, powers=True, crossings=[("square", "straight")])
-    assert "square and straight cross at 9." in drawing.alt
-
-
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
