@@ -15,8 +15,8 @@ from attnlib.numpy_dense import softmax
 
 # The scores stand between LEFT and RIGHT, and sums are piled up on FOOT: at PILE the exponentials,
 # as wide as WIDE, and from VALUES on the products with the values.
-LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 44.0, 236.0, 104.0, 282.0, 448.0, 330.0
-PILE, WIDE, VALUES, END = 252.0, 54.0, 318.0, 438.0
+LEFT, RIGHT, TOP, FOOT, WIDTH, HEIGHT = 42.0, 226.0, 66.0, 250.0, 424.0, 294.0
+PILE, WIDE, VALUES, END = 246.0, 54.0, 310.0, 420.0
 
 
 class Step(NamedTuple):
@@ -86,22 +86,19 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         factor, mean = float(np.exp(log)), o / ell
         before = _exponentials(s, step.read, step.before) * unit
         below = step.m - s[step.key]
-        was = [f"{ell / factor:.2f} → ", f"{decimal(o / factor)} → "] if rise else ["", ""]
+        sums = f"{ell:.2f}", decimal(o)
+        if rise:
+            sums = f"{ell / factor:.2f} → {ell:.2f}", f"{decimal(o / factor)} → {decimal(o)}"
         title = {
-            "rise": f"The line rises by {-log:.1f}: all sums × exp({decimal(log, 1)}) = "
+            "rise": f"The line rises by {-log:.1f}: sums × exp({decimal(log, 1)}) = "
             f"{factor:.2f}",
             "add": f"Key {step.key}, {f'{below:.1f} below' if below else 'on'} the line, adds "
             f"exp({decimal(-below, 1)}) = {weights[step.key]:.2f}",
-            "divide": f"The mean, {decimal(mean)}: same as the plain softmax",
+            "divide": f"õ / ℓ = {decimal(mean)}, the plain softmax gives {decimal(exact)}",
         }[step.kind]
         y = up(step.m)
         body = [
             headline(4, 20, title, "title"),
-            text(PILE, 46, f"height ℓ = {was[0]}{ell:.2f}", fill="weight", font_weight="600",
-                 data_part="ell", **START),
-            text(PILE, 64, f"area õ = {was[1]}{decimal(o)}", fill="output", font_weight="600",
-                 data_part="o", **START),
-            text(PILE, 81, "a bar: weight high, value wide", fill="muted", font_size=13, **START),
             rect(LEFT + step.key * slot, TOP - 8, slot, FOOT - TOP + 52, "grid",
                  fill_opacity="0.35", rx=4, opacity=not divide, data_part="now"),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
@@ -152,17 +149,28 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
                              opacity=named, data_part=f"name-{j}"))
             told, broad = f"{v[j]:g}".replace("-", "−"), abs(v[j]) * across
             told = f"value {told}" if broad >= 8 * len(told) + 48 else told
-            body.append(text(round(zero + (6 if v[j] > 0 else -6), 1), level, told, fill="paper",
+            body.append(text(round(zero + (3 if v[j] > 0 else -3), 1), level, told, fill="paper",
                              text_anchor="start" if v[j] > 0 else "end",
                              opacity=int(named and broad >= 8 * len(told) and not divide),
                              data_part=f"value-{j}"))
         x, tall = round(zero + mean * across, 1), FOOT - round(float(before.sum()), 1)
+        peak = min(top, tall) - 8
+        for middle, role, name, found in (
+            (PILE + WIDE / 2 - 4, "weight", "height ℓ", sums[0]),
+            ((VALUES + END) / 2, "output", "area õ", sums[1]),
+        ):
+            body.append(text(middle, FOOT + 18, name, fill=role, font_weight="600"))
+            body.append(text(middle, FOOT + 36, found, fill=role, font_weight="600",
+                             data_part=f"sum-{role}"))
+        bracket = f"M{PILE - 3:g} {number(top)}h-6V{FOOT:g}h6"
         tip = number(top - 4)  # of the arrow from the old top of the pile to the new one
         down = f"M{PILE + WIDE / 2:g} {number(tall + 24)}V{tip}m-4 -6l4 6l4 -6"
         body += [
-            line(PILE - 8, FOOT, END + 4, FOOT, "muted"),
-            tag("line", x1=x, y1=min(top, tall) - 8, x2=x, y2=FOOT + 6, stroke="ink",
-                stroke_width=2, data_part="mean"),
+            line(PILE, FOOT, END + 4, FOOT, "muted"),
+            tag("path", d=bracket, fill="none", stroke="weight", stroke_width=2,
+                data_part="bracket"),
+            tag("line", x1=x, y1=peak, x2=x, y2=FOOT, stroke="ink", stroke_width=2,
+                data_part="mean"),
             tag("path", d=down, fill="none", stroke="ink", stroke_width=2, opacity=rise,
                 data_part="shrink"),
             text(PILE + WIDE / 2, tall + 18, f"× {factor:.2f}", data_part="factor",
@@ -170,13 +178,9 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             text(PILE + WIDE / 2, tall - 4, "before", fill="muted", font_size=13, opacity=rise,
                  data_part="was"),
         ]
-        mean_at = min(max(x, PILE + 62), WIDTH - 76)
-        body += [
-            text(mean_at, FOOT + 20, f"mean value = {decimal(mean)}", font_weight="600",
-                 data_part="told"),
-            text(END, FOOT + 38, f"plain softmax: {decimal(exact)}", text_anchor="end",
-                 opacity=divide, data_part="plain"),
-        ]
+        mean_at = min(max(x, VALUES + 58), WIDTH - 54)
+        body.append(text(mean_at, peak - 6, f"mean = {decimal(mean)}", font_weight="600",
+                         data_part="told"))
         for j in range(s.size):
             first = next(n for n, one in enumerate(steps) if one.key == j)
             body.append(hit(LEFT + j * slot, TOP - 8, slot, FOOT - TOP + 68, f"step:{first}",
