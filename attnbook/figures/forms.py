@@ -1,4 +1,4 @@
-"""Today's forms of attention on one set of queries and keys: the moving figure of chapter 18."""
+"""What today's forms of attention do to the weights of a query: the moving figure of chapter 18."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, line, rect, tag, text
-from attnbook.figures.labels import START
+from attnbook.figures.drawing import Array, axis_title, headline, line, rect, tag, text
+from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 from attnlib.numpy_dense import attention_scores, softmax
 
-CELL, LEFT, TOP, GAP = 34.0, 46.0, 76.0, 16.0
-TALL, STRONGEST = 96.0, 0.45
-SETTINGS = 5
+# Two panels side by side: the formula as it was, and a form of today.
+LEFT, BESIDE, COLUMN, TOP, TALL = 58.0, 236.0, 19.5, 66.0, 170.0
+STRENGTHS = "weakest", "weak", "medium", "strong", "strongest"
 
 # A form takes the scaled scores and the number of a setting, and returns the scores with a last
 # column, which is the score of giving to nobody.
@@ -46,7 +46,7 @@ def _qk_norm(query: Array, key: Array, setting: int) -> tuple[str, Array]:
 
 def _soft_cap(query: Array, key: Array, setting: int) -> tuple[str, Array]:
     cap = (50, 8, 4, 2, 1)[setting]
-    return f"soft cap, limit {cap}", _joined(cap * np.tanh(attention_scores(query, key) / cap))
+    return f"soft cap at {cap}", _joined(cap * np.tanh(attention_scores(query, key) / cap))
 
 
 def _alibi(query: Array, key: Array, setting: int) -> tuple[str, Array]:
@@ -70,7 +70,7 @@ def _sink(query: Array, key: Array, setting: int) -> tuple[str, Array]:
 
 
 FORMS: dict[str, Form] = {
-    "the formula as it was": _plain,
+    "larger queries": _plain,
     "QK-norm": _qk_norm,
     "soft cap": _soft_cap,
     "ALiBi": _alibi,
@@ -84,78 +84,86 @@ def _percent(weight: float) -> str:
     return f"{round(100 * round(float(weight), 9)):d}"
 
 
-def _elements(title: str, weights: Array, plain: Array) -> str:
-    """Return the drawing of one form: a row of percents for each query, and bars for the last."""
-    n = len(weights)
-    places = [LEFT + j * CELL for j in range(n)] + [LEFT + n * CELL + GAP]
-    bottom = TOP + n * CELL
-    foot = bottom + TALL + 34
-    body = [
-        text(4, 22, title, data_part="title", font_size=15, font_weight="600", **START),
-        axis_title(LEFT, TOP - 28, "key j answers", **START),
-        axis_title(places[n] + CELL / 2, TOP - 28, "nobody"),
-        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
-        axis_title(14, foot - TALL / 2, f"query {n - 1}", upright=True),
-        line(LEFT, foot, places[n] + CELL, foot, "muted"),
-    ]
-    for j, x in enumerate(places):
-        if j < n:
-            body.append(text(x + CELL / 2, TOP - 9, str(j)))
-            body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), text_anchor="end"))
-        for i in range(n):
-            if j > i and j < n:  # a later key, which no causal form sees
-                continue
-            y, weight = TOP + i * CELL, weights[i, j]
-            shade = f"{round(STRONGEST * weight, 6):.2f}"
-            colour, name = ("weight" if j < n else "muted"), f"{i}-{j}"
-            shown = _percent(weight) if weight else "·"
-            body += [
-                rect(x, y, CELL, CELL, colour, fill_opacity=shade, stroke="grid",
-                     data_part=f"cell-{name}"),
-                text(x + CELL / 2, y + CELL / 2 + 5, shown, data_part=f"percent-{name}"),
-            ]
-        tall, before = (round(TALL * float(row[-1, j]), 1) for row in (weights, plain))
+def _verdict(last: Array, plain: Array) -> str:
+    """Return what a form has changed in the weights of the last query."""
+    if last[-1] > 0:
+        return f"{_percent(last[-1])}% go to nobody"
+    if without := np.sum((last == 0) & (plain > 0)):
+        return f"{without} of {len(plain) - 1} keys get nothing"
+    if list(map(_percent, last)) == list(map(_percent, plain)):
+        return "nothing changes"
+    top = int(np.argmax(plain))
+    return f"key {top} gets {_percent(last[top])}%, before {_percent(plain[top])}%"
+
+
+def _panel(left: float, name: str, weights: Array, before: Array) -> list[str]:
+    """Return the bars of one form, with its name; percents stand above what was before, too."""
+    foot, end = TOP + TALL, left + COLUMN * len(weights)
+    body = [text(left, TOP - 20, name, data_part=f"name-{left:g}", **START),
+            axis_title(left, foot + 36, "key that answers", **START)]
+    for level in (0.0, 0.5, 1.0):
+        y = foot - TALL * level
+        body.append(line(left, y, end, y, "grid" if level else "muted"))
+    for j, (weight, was) in enumerate(zip(weights, before, strict=True)):
+        x, part = left + COLUMN * j, f"{left:g}-{j}"
+        tall, free = round(TALL * float(weight), 1), round(TALL * float(max(weight, was)), 1) + 5
         body += [
-            rect(x + 6, foot - tall, CELL - 12, tall, "weight" if j < n else "muted",
-                 data_part=f"bar-{j}"),
-            tag("path", d=f"M{x + 2:g} {foot - before:g}h{CELL - 4:g}", stroke="ink",
-                stroke_width=1.5, stroke_dasharray="4 3", fill="none"),
+            rect(x + 2, foot - tall, COLUMN - 4, tall, "weight", data_part=f"bar-{part}"),
+            text(x + COLUMN / 2, foot - free, _percent(weight), data_part=f"percent-{part}"),
+            text(x + COLUMN / 2, foot + 17, str(j)),
         ]
-    return "".join(body)
+    return body
 
 
 def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
-    """Return a moving figure: the causal weights of one set of queries and keys, by form.
+    """Return a moving figure: the weights of the last query before and after a form changes them.
 
-    A list picks the form of attention and a slider one of five settings of it, from the mildest.
-    Each row has the weights of a query in percent, and a last column for what a sink takes. The
-    bars show the last row; dashes are its weights in the formula as it was.
+    A list picks the form of attention and a slider one of five strengths, from the mildest. The
+    left panel has the formula as it was, the right one the form, with dashes where the bars were,
+    and what a sink takes as a last bar.
 
     Shapes:
-        query (T, d), key (T, d), with T from 5 to 9.
+        query (T, d), key (T, d), with T from 5 to 8.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
-    n, plain = len(q), softmax(_plain(q, k, 0)[1])
+    n, plain = len(q), softmax(_plain(q, k, 0)[1])[-1]
     forms = list(FORMS.values())
 
     def draw(form: int, setting: int) -> Frame:
-        title, scores = forms[form](q, k, setting)
-        weights = softmax(scores)
-        last = [_percent(weight) for weight in weights[-1]]
-        given = ", ".join(f"key {j} {share}" for j, share in enumerate(last[:-1]))
-        told = f"{title}. Query {n - 1} in percent: {given}, nobody {last[-1]}."
-        return Frame(_elements(title, weights, plain), told, [(title, *last)])
+        name, scores = forms[form](q, k, setting)
+        last = softmax(scores)[-1]
+        verdict = f"{list(FORMS)[form]}: {_verdict(last, plain)}"
+        verdict = verdict[0].upper() + verdict[1:]
+        foot = TOP + TALL
+        body = [headline(4, 20, verdict, "verdict"),
+                axis_title(14, TOP + TALL / 2, f"weights of query {n - 1}", upright=True),
+                *_panel(LEFT, "the formula as it was", plain[:-1], plain[:-1]),
+                *_panel(BESIDE, name, last[:-1], plain[:-1])]
+        for level in (0.0, 0.5, 1.0):
+            body.append(text(LEFT - 4, foot - TALL * level + 4.5, f"{level:.0%}", **END))
+        for j, was in enumerate(plain[:-1]):
+            y = foot - round(TALL * float(was), 1)
+            body.append(tag("path", d=f"M{BESIDE + COLUMN * j + 1:g} {y:g}h{COLUMN - 2:g}",
+                            stroke="ink", stroke_width=1.5, stroke_dasharray="4 3", fill="none"))
+        x, tall = BESIDE + COLUMN * n, round(TALL * float(last[-1]), 1)
+        shown = _percent(last[-1]) if tall else ""
+        body += [rect(x + 2, foot - tall, COLUMN - 4, tall, "muted", data_part="bar-nobody"),
+                 text(x + COLUMN / 2, foot - tall - 5, shown, data_part="percent-nobody"),
+                 axis_title(x + COLUMN, foot + 36, "nobody" if tall else "", data_part="nobody",
+                            **END)]
+        shares = [_percent(weight) for weight in last]
+        given = ", ".join(f"key {j} {share}" for j, share in enumerate(shares[:-1]))
+        told = f"{verdict} ({name}).\nQuery {n - 1} in percent: {given}, nobody {shares[-1]}."
+        return Frame("".join(body), told, [(name, *shares)])
 
     return moving(
         draw,
         [
             Control("form", "form", tuple(FORMS), start=5, kind="choice"),
-            Control(
-                "setting", "setting", tuple(str(s + 1) for s in range(SETTINGS)), start=3, pace=1
-            ),
+            Control("setting", "how strong", STRENGTHS, start=3, pace=1),
         ],
-        LEFT + n * CELL + GAP + CELL + 12,
-        TOP + n * CELL + TALL + 44,
+        BESIDE + COLUMN * (n + 1) + 6,
+        TOP + TALL + 46,
         columns=("form", *(f"key {j}" for j in range(n)), "nobody"),
         about="the forms of attention",
     )
