@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-from attnbook.figures.drawing import Drawing, arrow, rect, tag, text
-from attnbook.figures.products import lowered
+from attnbook.atlas import stored
+from attnbook.figures.drawing import Drawing
+from attnbook.figures.layer import Box, Row, steps_of_layer
 
 # The ways of queries, keys and values, of the gate and the rate, and of the factor z.
-Q, K, V, RATES, Z = 44.0, 132.0, 220.0, 308.0, 396.0
-HALF, HIGH, STEP, TOP = 40.0, 26.0, 46.0, 50.0
-# Each row has boxes: words, colour, the ways that lead into it, and those that lead out.
-ROWS = (
-    (("XW_Q", "query", (Q,), (Q,)), ("XW_K", "key", (K,), (K,)), ("XW_V", "value", (V,), (V,)),
-     ("α and β", "weight", (RATES,), (RATES,)), ("XW_Z", "plus", (Z,), (Z,))),
-    (("convolution, SiLU", "ink", (Q, K, V), (Q, K, V)),),
-    (("to length 1", "ink", (Q, K), (Q, K)),),
-    (("the state fades, is written, is read", "weight", (Q, K, V, RATES), (V,)),),
-    (("norm", "output", (V,), (V,)), ("SiLU", "plus", (Z,), (Z,))),
-    (("× entry by entry", "output", (V, Z), (V,)),),
-    (("W_O", "output", (V,), (V,)),),
-)
+Q, K, V, RATES, Z = 23.0, 69.0, 115.0, 161.0, 207.0
+HALF, NOTES, WIDTH = 21.0, 244.0, 420.0
+
+
+def _box(words: str, shade: str, *ways: float, outs: tuple[float, ...] = ()) -> Box:
+    return Box(words, shade, ways[0] - HALF, ways[-1] + HALF, ways, outs or ways)
 
 
 def state_layer() -> Drawing:
     """Return the drawing of a layer of Qwen3-Next with a state, from top to bottom.
 
-    >>> state_layer().alt[:44]
-    'A layer with a state, from top to bottom. XW'
+    >>> state_layer().alt[:64]
+    'A layer with a state from top to bottom, in 8 steps. New: α, β, '
     """
-    ends = dict.fromkeys((Q, K, V, RATES, Z), 26.0)
-    body = [rect(Q - HALF, 2, Z - Q + 2 * HALF, 24, "paper", stroke="ink", rx=4),
-            text(V, 19, "X: a row for each token")]
-    for n, row in enumerate(ROWS):
-        top = TOP + n * STEP
-        for words, shade, ins, outs in row:
-            left, right = ins[0] - HALF, ins[-1] + HALF
-            body += [arrow(way, ends[way], way, top, "muted") for way in ins]
-            body += [
-                rect(left, top, right - left, HIGH, "paper", stroke=shade, stroke_width=1.6, rx=4),
-                tag("text", lowered(words), x=(left + right) / 2, y=top + 18, fill="ink",
-                    text_anchor="middle", font_size=13),
-            ]
-            ends |= dict.fromkeys(outs, top + HIGH)
-    foot = TOP + len(ROWS) * STEP
-    body += [arrow(V, ends[V], V, foot, "muted"), text(V, foot + 15, "a new row for each token")]
-    told = "; ".join(", ".join(words for words, *_ in row) for row in ROWS)
-    alt = f"A layer with a state, from top to bottom. {told}."
-    return Drawing.from_elements("".join(body), Z + Q, foot + 22, alt)
+    found = next(model for model in stored() if model.model == "Qwen3-Next 80B").settings
+    size = "S: {} × {} a head".format(*(
+        found[f"linear_{name}_head_dim"] for name in ("key", "value")
+    ))
+    tokens = found["linear_conv_kernel_dim"]
+    rows = (
+        Row((_box("XW_Q", "query", Q), _box("XW_K", "key", K), _box("XW_V", "value", V)), True),
+        Row((_box("α, β", "weight", RATES), _box("XW_Z", "plus", Z)), False,
+            "two rates, one gate", "from each token"),
+        Row((_box("convolution, SiLU", "ink", Q, K, V),), False,
+            f"mix of the last {tokens} tokens", "entry by entry"),
+        Row((_box("to length 1", "ink", Q, K),), False,
+            "vectors of one length", "each q and each k"),
+        Row((_box("the state S\nfaded: αS\nwritten: + βkᵀ(v − kS)\nread: o = qS", "weight",
+                  Q, K, V, RATES, outs=(V,)),), False, size, "however long the text is"),
+        Row((_box("norm", "output", V), _box("SiLU", "plus", Z)), False,
+            "outputs of one size", "before the gate"),
+        Row((_box("× entry by entry", "output", V, Z, outs=(V,)),), False,
+            "a gate on the output", "also in its softmax layers"),
+        Row((_box("W_O", "output", V),), True),
+    )
+    told = "; ".join(
+        f"{', '.join(box.words for box in row.boxes)}: {row.change} ({row.who})"
+        for row in rows if row.change
+    ).replace("\n", ", ")
+    alt = f"A layer with a state from top to bottom, in {len(rows)} steps. New: {told}."
+    return steps_of_layer(rows, (Q, K, V, RATES, Z), V, alt, NOTES, WIDTH)
