@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, number, tag, text
-from attnbook.figures.labels import START
+from attnbook.figures.labels import HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT = 46.0, 430.0, 34.0, 226.0
-OLDEST, NEWEST = 330.0, 412.0
-ROW = 22.0
+LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 346.0, 60.0, 250.0, 420.0
+OLDEST, NEWEST, KEPT = 176.0, 276.0, 410.0
+COLUMNS, ROW = ("oldest", "newest", "numbers kept"), 20.0
 # Colour is never the only carrier: series differ in colour, dash and width.
 LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
+
+
+def _verdict(name: str, means: Array) -> str:
+    """Return what a memory does to the pairs."""
+    oldest, newest = means[0], means[-1]
+    ways = {
+        "forgets the oldest": newest - oldest > 0.15, "keeps all": oldest > 0.95,
+        "nearly keeps all": oldest > 0.85, "blurs all": True,
+    }
+    return f"{name} {next(way for way, is_so in ways.items() if is_so)}"
 
 
 def recall_explorer(
     counts: Sequence[int],
     similarities: Mapping[str, Sequence[ArrayLike]],
     *,
-    start: int,
+    d_k: int,
     step: int = 8,
 ) -> MovingDrawing:
     """Return a moving figure: what is read back of each pair, by when it was written.
 
-    The slider says how many pairs were written. Each series has, for each count, one similarity a
-    pair, the oldest first: the cosine between the answer and the value that was asked for. A point
-    is the mean of `step` pairs.
+    The slider says how many pairs were written, and begins at the most. Each series has, for each
+    count, one similarity a pair, the oldest first: the cosine between the answer and the value that
+    was asked for. A point is the mean of `step` pairs. With the pairs grows what the series
+    "softmax" keeps of them, a key and a value of `d_k` entries each; the others have a state.
     """
     means: dict[str, list[Array]] = {}
     for name, rows in similarities.items():
@@ -43,26 +54,26 @@ def recall_explorer(
         y = FOOT - unit * level
         still.append(line(LEFT, y, RIGHT, y, "grid" if level else "muted"))
         still.append(text(LEFT - 8, y + 4.5, str(level), text_anchor="end"))
-    still.append(axis_title(14, (TOP + FOOT) / 2, "similarity", upright=True))
+    like = "answer like its value (1: same)"
+    still.append(axis_title(14, (TOP + FOOT) / 2, like, upright=True))
     for place in (counts[-1] * quarter // 4 for quarter in range(5)):
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
     still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, written))
     below = FOOT + 64
-    still += [
-        axis_title(OLDEST, below, "oldest", text_anchor="end"),
-        axis_title(NEWEST, below, "newest", text_anchor="end"),
-    ]
+    for x, words in zip((OLDEST, NEWEST, KEPT), COLUMNS, strict=True):
+        still.append(axis_title(x, below, words, text_anchor="end"))
     middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
     def draw(place: int) -> Frame:
-        n = counts[place]
-        body = [
-            headline(LEFT, 18, f"{n} pairs written", "pairs"),
-        ]
-        shown, said = [], []
+        n, body, shown, verdicts = counts[place], [], [], []
+        # A name stands at the end of its line, and below those that it would touch.
+        beside, free = {}, -math.inf
+        for name in sorted(means, key=lambda name: -means[name][place][-1]):
+            beside[name] = max(round(FOOT - unit * means[name][place][-1], 1) + 4.5, free)
+            free = beside[name] + 15
         for index, (name, rows) in enumerate(means.items()):
             look, dash, width = LOOKS[index]
             heights = np.round(FOOT - unit * rows[place], 1)
@@ -75,36 +86,36 @@ def recall_explorer(
                     np.pad(xs, (0, wait), "edge"), np.pad(heights, (0, wait), "edge"), strict=True
                 )
             )
-            stroke: dict[str, Any] = {
-                "stroke": look,
-                "stroke_width": width,
-                "stroke_dasharray": dash,
-            }
+            kept = 2 * d_k * n if name == "softmax" else d_k**2
+            cells = [*(f"{rows[place][end]:.2f}" for end in (0, -1)), f"{kept:,}"]
             y = below + ROW * (index + 1)
-            ends = [f"{rows[place][end]:.2f}" for end in (0, -1)]
             body += [
-                tag("polyline", points=points, fill="none", stroke_linejoin="round",
-                    data_part=f"line-{index}", **stroke),
+                tag("polyline", points=points, fill="none", stroke_linejoin="round", stroke=look,
+                    stroke_width=width, stroke_dasharray=dash, data_part=f"line-{index}"),
                 tag("circle", cx=xs[-1], cy=heights[-1], r=4, fill=look,
                     data_part=f"end-{index}"),
-                tag("line", x1=4, y1=y - 4.5, x2=36, y2=y - 4.5, **stroke),
-                text(46, y, name, **START),
-                text(OLDEST, y, ends[0], text_anchor="end", font_weight="600",
-                     data_part=f"oldest-{index}"),
-                text(NEWEST, y, ends[1], text_anchor="end", font_weight="600",
-                     data_part=f"newest-{index}"),
+                text(xs[-1] + 10, beside[name], name, fill=look, data_part=f"name-{index}", **HALO,
+                     **START),
+                text(4, y, name, fill=look, **START),
+                *(text(x, y, cell, text_anchor="end", font_weight="600",
+                       data_part=f"{end}-{index}")
+                  for x, cell, end in zip((OLDEST, NEWEST, KEPT), cells, COLUMNS, strict=True)),
             ]
-            shown += ends
-            said.append(f"{name} {ends[0]} and {ends[1]}")
-        told = f"{n} pairs. Similarity of the oldest and newest: {'; '.join(said)}."
+            shown += cells
+            price = f" with {kept / d_k**2:g}× the numbers" if name == "softmax" else ""
+            verdicts.append(_verdict(name, rows[place]) + price)
+        words = ", ".join(verdicts)
+        first = ", ".join(verdicts[:2])
+        titles = words[: len(first) + 1].capitalize(), words[len(first) + 2 :]
+        body += [headline(4, 18 + 20 * row, titles[row], f"title-{row}") for row in (0, 1)]
+        told = f"{n} pairs: {words}."
         return Frame("".join([*still, *body, *hits]), told, [(str(n), *shown)])
 
     return moving(
         draw,
-        [Control("pairs", "pairs written", tuple(map(str, counts)), list(counts).index(start),
-                 pace=0.6)],
-        446,
+        [Control("pairs", "pairs written", tuple(map(str, counts)), len(counts) - 1, pace=0.6)],
+        WIDTH,
         below + ROW * len(means) + 10,
-        columns=("pairs", *(f"{name}: {end}" for name in means for end in ("oldest", "newest"))),
+        columns=("pairs", *(f"{name}: {end}" for name in means for end in COLUMNS)),
         about="what is read back of each pair",
     )

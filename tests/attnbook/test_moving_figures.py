@@ -179,7 +179,7 @@ def permuted() -> Rows:
 
 def recall_explorer() -> Rows:
     for n in (2, 4, 6):
-        yield 1 / n, 1 / n, 0.1, (2 * n - 3) / 10  # means of two pairs
+        yield 1 / n, 1 / n, 4, 0.1, (2 * n - 3) / 10, 4 * n  # means of two pairs
 
 
 def ring_timetable() -> Rows:

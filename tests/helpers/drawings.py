@@ -60,8 +60,8 @@ CHOSEN = [[list(range(max(0, i - 1), i + 1)) for i in range(16)],
           [list(range(min(i + 1, 2))) for i in range(16)]]
 
 RECALLED = {
-    "even": [np.full(n, 1 / n) for n in (2, 4, 6)],
-    "rises": [np.arange(n) / 5 for n in (2, 4, 6)],
+    "sum": [np.full(n, 1 / n) for n in (2, 4, 6)],
+    "softmax": [np.arange(n) / 5 for n in (2, 4, 6)],
 }
 
 SHIFTS = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, 1.0]])
@@ -210,7 +210,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "permuted": lambda: figures.permuted(
         *examples.running()[1:], examples.running().tokens, SHIFTS, start=(1, 2, 0)
     ),
-    "recall_explorer": lambda: figures.recall_explorer((2, 4, 6), RECALLED, start=4, step=2),
+    "recall_explorer": lambda: figures.recall_explorer((2, 4, 6), RECALLED, d_k=2, step=2),
     "ring_timetable": lambda: figures.ring_timetable(3),
     "roofline_explorer": lambda: figures.roofline_explorer(
         [16, 64, 128],
