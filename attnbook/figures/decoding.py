@@ -10,8 +10,8 @@ from attnbook.figures.drawing import Drawing, axis_title, line, number, rect, ta
 from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
-CELL, LEFT, TOP = 28.0, 46.0, 128.0
-SLOTS = 62.0  # where the row of keys and values stands
+CELL, LEFT, BESIDE, TOP = 22.0, 40.0, 54.0, 138.0
+SLOTS = 80.0  # where the row of keys and values stands
 # What a mark means, as the legend says it; colour is not the only carrier.
 MARKS = {"now": "in this step", "before": "before", "masked": "masked"}
 
@@ -27,18 +27,17 @@ class Step(NamedTuple):
     made: int
 
 
-def steps_of(chunks: Sequence[int] | None, n_tokens: int) -> list[Step]:
-    """Return the calls that process tokens in chunks of these sizes; all anew each time if None.
+def steps_of(chunks: Sequence[int], *, keeps: bool) -> list[Step]:
+    """Return the calls that process tokens in chunks of these sizes; all anew if nothing is kept.
 
-    >>> steps_of([2, 1], 3)
+    >>> steps_of([2, 1], keeps=True)
     [Step(first=0, last=1, made=0), Step(first=2, last=2, made=2)]
-    >>> steps_of(None, 2)
-    [Step(first=0, last=0, made=0), Step(first=0, last=1, made=0)]
+    >>> steps_of([2, 1], keeps=False)
+    [Step(first=0, last=1, made=0), Step(first=0, last=2, made=0)]
     """
-    if chunks is None:
-        return [Step(0, last, 0) for last in range(n_tokens)]
-    ends = accumulate(chunks)
-    return [Step(end - size, end - 1, end - size) for size, end in zip(chunks, ends, strict=True)]
+    ends = [*accumulate(chunks)]
+    starts = [0, *ends[:-1]] if keeps else [0] * len(ends)
+    return [Step(start, end - 1, start) for start, end in zip(starts, ends, strict=True)]
 
 
 def _scores(step: Step | None) -> int:
@@ -51,17 +50,13 @@ def _made(step: Step | None) -> int:
     return step.last + 1 - step.made if step else 0
 
 
-def _plural(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
-
-
 def _mark(kind: str, x: float, y: float) -> str:
     """Return the mark of a square whose upper left corner is at (x, y)."""
     if kind == "masked":
-        return tag("path", d=f"M{x + 9:g} {y + 9:g}l10 10m0-10l-10 10", stroke="muted", fill="none")
+        return tag("path", d=f"M{x + 7:g} {y + 7:g}l8 8m0-8l-8 8", stroke="muted", fill="none")
     if kind == "before":
-        return tag("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=4, fill="muted")
-    tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
+        return tag("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=3.5, fill="muted")
+    tick = tag("path", d=f"M{x + 5:g} {y + 12:g}l4 4 8-10", stroke_width=2, fill="none",
                stroke="ink")
     return rect(x, y, CELL, CELL, "ink", fill_opacity="0.12") + tick
 
@@ -75,11 +70,11 @@ def _square(name: str, x: float, y: float, shown: str, kinds: Sequence[str]) -> 
     return "".join(marks)
 
 
-def _rulings(top: float, rows: int, columns: int) -> str:
+def _rulings(left: float, top: float, rows: int, columns: int) -> str:
     """Return the lines between the squares, in one path."""
     wide, tall = number(columns * CELL), number(rows * CELL)
-    across = "".join(f"M{LEFT:g} {number(top + i * CELL)}h{wide}" for i in range(rows + 1))
-    down = "".join(f"M{number(LEFT + j * CELL)} {top:g}v{tall}" for j in range(columns + 1))
+    across = "".join(f"M{left:g} {number(top + i * CELL)}h{wide}" for i in range(rows + 1))
+    down = "".join(f"M{number(left + j * CELL)} {top:g}v{tall}" for j in range(columns + 1))
     return tag("path", d=across + down, stroke="muted", fill="none")
 
 
@@ -96,126 +91,105 @@ def _key_mark(j: int, step: Step | None, seen: int) -> str:
     return "before" if j < seen else ""
 
 
-def _elements(
-    n_tokens: int,
-    step: Step | None,
-    seen: int,
-    title: str,
-    note: str,
-    counts: Sequence[int],
-    most_scores: int,
-    asks: Sequence[int],
-) -> str:
-    """Return the drawing of one step. The bar of the scores so far is full at the most."""
-    right, bottom = LEFT + n_tokens * CELL, TOP + n_tokens * CELL
-    body = [
-        text(4, 22, title, data_part="title", font_size=14, **START),
-        axis_title(LEFT, SLOTS - 10, "key and value of token j", **START),
-        axis_title(LEFT, TOP - 10, "scores: key j answers", **START),
-        axis_title(14, (TOP + bottom) / 2, "query i asks", upright=True),
-    ]
+def _panel(
+    left: float, n_tokens: int, name: str, done: Sequence[Step], ends: bool, most: int
+) -> list[str]:
+    """Return the squares after some calls, with what they have computed so far.
+
+    If the last of them `ends` the text, no call is shown as the present one. The bar of the scores
+    is full at the most.
+    """
+    foot, wide = TOP + n_tokens * CELL, n_tokens * CELL
+    step = done[-1] if done and not ends else None
+    seen = 0 if not done else done[-1].last + 1 if ends else done[-1].made
+    scores, made = sum(map(_scores, done)), sum(map(_made, done))
+    body = [text(left, SLOTS - 30, name, font_weight="600", **START),
+            axis_title(left, SLOTS - 9, "keys and values", **START),
+            axis_title(left, TOP - 9, "scores", **START)]
     for j in range(n_tokens):
-        x = LEFT + j * CELL
+        x, part = left + j * CELL, f"{left:g}-{j}"
         # Half a key and half a value, as soon as they are there.
         mark = _key_mark(j, step, seen)
         halves = "".join(
             rect(x, SLOTS + half * CELL / 2, CELL, CELL / 2, shade, fill_opacity="0.4")
             for half, shade in enumerate(("key", "value"))
         )
-        body.append(tag("g", halves, data_part=f"token-{j}", opacity=bool(mark)))
-        body.append(_square(f"key-{j}", x, SLOTS, mark, ("now", "before")))
-        body.append(text(LEFT - 8, TOP + (j + 0.5) * CELL + 5, str(j), **END))
+        body.append(tag("g", halves, data_part=f"token-{part}", opacity=bool(mark)))
+        body.append(_square(f"key-{part}", x, SLOTS, mark, ("now", "before")))
         for i in range(n_tokens):
             shown = _score_mark(i, j, step, seen)
             kinds = ("now", "before") if j <= i else ("masked",)
-            body.append(_square(f"{i}-{j}", x, TOP + i * CELL, shown, kinds))
-    body += [_rulings(SLOTS, 1, n_tokens), _rulings(TOP, n_tokens, n_tokens)]
-    scores, made, scores_so_far, made_so_far = map(str, counts)
-    column, edge = right + 24, right + 174
-    rows = [
-        (SLOTS + 18, "keys in this step", made, "made"),
-        (SLOTS + 38, "keys so far", made_so_far, "made-so-far"),
-        (TOP + 18, "scores in this step", scores, "scores"),
-        (TOP + 38, "scores so far", scores_so_far, "scores-so-far"),
-    ]
-    for y, words, count, name in rows:
-        body.append(text(column, y, words, fill="muted", **START))
-        body.append(text(edge, y, count, data_part=name, font_weight="600", **END))
-    wide = round(150 * counts[2] / most_scores, 1)
-    body.append(rect(column, TOP + 46, 150, 12, stroke="muted"))
-    body.append(rect(column, TOP + 46, wide, 12, "ink", data_part="bar"))
-    for place, (kind, words) in enumerate(MARKS.items()):
-        y = bottom - (len(MARKS) - place) * 34
-        body += [rect(column, y, CELL, CELL, stroke="muted"), _mark(kind, column, y)]
-        body.append(text(column + CELL + 10, y + 19, words, **START))
-    body.append(text(4, bottom + 26, note, data_part="note", **START))
+            body.append(_square(f"{left:g}-{i}-{j}", x, TOP + i * CELL, shown, kinds))
+    full = round(wide * scores / most, 1)
     body += [
-        hit(LEFT - 20, TOP + i * CELL, right - LEFT + 20, CELL, f"step:{place}", drag=True,
-            data_part=f"hit-{i}")
-        for i, place in enumerate(asks)
+        _rulings(left, SLOTS, 1, n_tokens), _rulings(left, TOP, n_tokens, n_tokens),
+        text(left, foot + 20, f"{scores} scores so far", data_part=f"scores-{left:g}",
+             font_weight="600", **START),
+        rect(left, foot + 27, wide, 10, stroke="muted"),
+        rect(left, foot + 27, full, 10, "ink", data_part=f"bar-{left:g}"),
+        text(left, foot + 54, f"keys made: {made}", data_part=f"made-{left:g}", **START),
     ]
-    return "".join(body)
+    return body
 
 
 def cache_filling(
-    n_tokens: int, ways: Mapping[str, Sequence[int] | None], *, start: tuple[int, int] = (0, 0)
+    n_tokens: int, ways: Mapping[str, Sequence[int]], *, start: tuple[int, int] = (0, 0)
 ) -> MovingDrawing:
-    """Return a moving figure: the tokens of a causal sequence call by call, and what is computed.
+    """Return a moving figure: what a causal sequence computes call by call, without and with cache.
 
-    `ways` maps a name to the sizes of the chunks, or to None where nothing is kept and each call
-    takes all tokens so far. One list picks the way, one slider the step, and so does a click on the
-    row of a query. A bar of the scores so far is full at the most of all ways. `start` numbers the
-    first frame's way and step.
+    `ways` maps a name to the sizes of the chunks in which the tokens come. On the left, nothing is
+    kept, and each call takes all tokens so far. One list picks the way, one slider the step, and so
+    does a click on the row of a query. `start` numbers the first frame's way and step.
 
-    >>> cache_filling(2, {"with a cache": [1, 1]}, start=(0, 2)).alt[:57]
-    'with a cache, step 2: token 1. 1 query meets 2 keys: 2 of'
+    >>> cache_filling(2, {"one by one": [1, 1]}, start=(0, 2)).alt[:67]
+    'one by one, step 2: 4 scores without a cache, 3 with one. Keys made'
     """
-    calls = {name: steps_of(chunks, n_tokens) for name, chunks in ways.items()}
-    most = max(map(len, calls.values()))
-    totals = {name: [*accumulate(map(_scores, steps), initial=0)] for name, steps in calls.items()}
-    most_scores = max(total[-1] for total in totals.values())
-    names = list(ways)
+    names, longest = list(ways), max(map(len, ways.values()))
+    calls = [[steps_of(chunks, keeps=keeps) for keeps in (False, True)] for chunks in ways.values()]
+    most = max(sum(map(_scores, again)) for again, _ in calls)
+    second = LEFT + n_tokens * CELL + BESIDE
+    foot = TOP + n_tokens * CELL
 
     def draw(way: int, place: int) -> Frame:
-        name, steps = names[way], calls[names[way]]
-        step = steps[place - 1] if 0 < place <= len(steps) else None
-        done = steps[:place]
-        before = done[:-1] if step else done
-        seen = before[-1].last + 1 if before else 0
-        made, so_far = sum(map(_made, done)), totals[name][len(done)]
-        counts = _scores(step), _made(step), so_far, made
-        rows = []
-        if step:
-            many, n_keys = step.last + 1 - step.first, step.last + 1
-            queries = "1 query meets" if many == 1 else f"{many} queries meet"
-            which = f"tokens {step.made} to {step.last}"
-            which = f"token {step.last}" if step.made == step.last else which
-            title = f"{name}, step {place}: {which}"
-            note = (
-                f"{queries} {_plural(n_keys, 'key')}: "
-                f"{_scores(step)} of {many * n_keys} scores take part."
-            )
-            rows = [(name, str(place), which, *map(str, counts))]
-        else:
-            title = f"{name}, step {place}: " + ("all tokens are there" if place else "start")
-            note = "Nothing is left to do." if place else "Nothing is computed yet."
-        total = f"So far: {_plural(so_far, 'score')}, keys of {_plural(made, 'token')}."
-        # A click on a row goes to the step in which its query asks.
-        asks = [next(n for n, s in enumerate(steps, 1) if i <= s.last) for i in range(n_tokens)]
-        elements = _elements(n_tokens, step, seen, title, note, counts, most_scores, asks)
-        return Frame(elements, f"{title}. {note}\n{total}", rows)
+        done = [steps[:place] for steps in calls[way]]
+        ends = place > len(calls[way][0])
+        scores = [sum(map(_scores, steps)) for steps in done]
+        made = [sum(map(_made, steps)) for steps in done]
+        verdict = f"{scores[0]} scores without a cache, {scores[1]} with one"
+        title = verdict if place else "Nothing is computed yet"
+        body = [text(4, 20, title, data_part="title", font_size=15, font_weight="600", **START),
+                axis_title(14, (TOP + foot) / 2, "query i asks key j", upright=True)]
+        for left, name, steps in zip(
+            (LEFT, second), ("nothing kept", "with a cache"), done, strict=True
+        ):
+            body += _panel(left, n_tokens, name, steps, ends, most)
+        for i in range(n_tokens):
+            body.append(text(LEFT - 7, TOP + (i + 0.5) * CELL + 4.5, str(i), **END))
+            # A click on a row goes to the step in which its query asks.
+            asks = next(n for n, s in enumerate(calls[way][1], 1) if i <= s.last)
+            body.append(hit(LEFT - 20, TOP + i * CELL, second - LEFT + n_tokens * CELL + 20, CELL,
+                            f"step:{asks}", drag=True, data_part=f"hit-{i}"))
+        x = LEFT
+        for kind, words in MARKS.items():
+            body += [rect(x, foot + 68, CELL, CELL, stroke="muted"), _mark(kind, x, foot + 68),
+                     text(x + CELL + 7, foot + 84, words, **START)]
+            x += CELL + 26 + 8 * len(words)
+        told = (f"{names[way]}, step {place}: {title}.\nKeys made: {made[0]} without a cache, "
+                f"{made[1]} with one.")
+        row = (names[way], str(place), *map(str, (*scores, *made)))
+        return Frame("".join(body), told, [row] * (place > 0 and not ends))
 
     return moving(
         draw,
         [
-            Control("way", "way", tuple(ways), start[0], kind="choice"),
-            Control("step", "step", tuple(map(str, range(most + 1))), start[1], pace=1.2),
+            Control("way", "tokens come", tuple(ways), start[0], kind="choice"),
+            Control("step", "step", tuple(map(str, range(longest + 1))), start[1], pace=1.2),
         ],
-        LEFT + n_tokens * CELL + 182,
-        TOP + n_tokens * CELL + 38,
+        second + n_tokens * CELL + 8,
+        foot + 98,
         columns=(
-            "way", "step", "computed", "scores in this step", "keys in this step",
-            "scores so far", "keys so far",
+            "tokens come", "step", "scores, nothing kept", "scores, with a cache",
+            "keys made, nothing kept", "keys made, with a cache",
         ),
         about="the tokens, call by call",
     )

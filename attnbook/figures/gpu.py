@@ -1,81 +1,67 @@
-"""What limits a kernel: the roof that bytes and operations build."""
+"""What limits a step of decoding: the roof that bytes and operations build."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from math import ceil, log, log10
 
-import numpy as np
+from attnbook.figures.drawing import Drawing, axis_title, line, number, tag, text
+from attnbook.figures.labels import END, START
 
-from attnbook.figures.charts import SERIES, canvas
-from attnbook.figures.drawing import COLOURS, Drawing
-
-# One look for each point: a fourth joins those of the series.
-LOOKS: tuple[dict[str, Any], ...] = (*SERIES, {"color": COLOURS["ink"], "marker": "D"})
+LEFT, RIGHT, TOP, FOOT, WIDTH = 56.0, 396.0, 84.0, 264.0, 420.0
 
 
-def roofline(
-    points: Mapping[str, float], *, peak: float, bandwidth: float, lower: Mapping[str, float]
-) -> Drawing:
+def roofline(points: Mapping[str, float], *, peak: float, bandwidth: float) -> Drawing:
     """Return a drawing of the operations a second that a machine allows, by operations per byte.
 
-    The roof is min(peak, intensity · bandwidth); each of up to four points lies on it, at its
-    intensity. `lower` maps words to further ceilings, in operations a second like `peak`.
+    The roof is min(peak, intensity · bandwidth), both axes logarithmic. Each point lies on it, at
+    its intensity, with the share of the peak that it can reach.
 
-    Raises:
-        ValueError: for no point or more than four.
+    >>> roofline({"one": 1, "many": 64}, peak=40e12, bandwidth=4e12).alt[:61]
+    'From 10% of the full speed to 100%. Operations a second: the '
     """
-    if not 1 <= len(points) <= len(LOOKS):
-        raise ValueError(f"points must hold one to {len(LOOKS)} points; got {len(points)}")
-    balance = peak / bandwidth
-    first, last = (np.log(end([*points.values(), balance])) / np.log(4) for end in (min, max))
-    ends = [4**power for power in range(max(int(first), 0), int(np.ceil(last)) + 1)]
-    with canvas(4.2) as (figure, [axes]):
-        roof = np.array([ends[0], balance, ends[-1]])
-        heights = np.minimum(peak, roof * bandwidth) / 1e12
-        axes.plot(roof, heights, color=COLOURS["ink"], linewidth=2)
-        for words, ceiling in lower.items():
-            start = ceiling / bandwidth
-            level = ceiling / 1e12
-            axes.plot([start, ends[-1]], [level] * 2, color=COLOURS["muted"], linestyle="--")
-            axes.annotate(
-                words, (ends[-1], level), (0, -5), textcoords="offset points", ha="right", va="top"
-            )
-        axes.axvline(balance, color=COLOURS["grid"])
-        n_flat = 0  # of the points so far
-        for (name, intensity), look in zip(points.items(), LOOKS, strict=False):
-            rate = min(peak, intensity * bandwidth) / 1e12
-            axes.plot([intensity], [rate], markersize=9, **look | {"linestyle": ""})
-            # Below the roof, where no line is: beside a slope, and each in its own line under what
-            # is flat.
-            slope = intensity < balance
-            below = (10, -4) if slope else (0, -11 - 15 * n_flat)
-            n_flat += not slope
-            axes.annotate(
-                name, (intensity, rate), below, va="top",
-                textcoords="offset points", ha="left" if slope else "center", color=look["color"],
-                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 0.5},
-            )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xticks(ends, [str(end) for end in ends])
-        axes.minorticks_off()
-        axes.set_xlabel("operations per byte")
-        axes.set_ylabel("10¹² operations a second")
-        axes.grid(axis="y")
-        axes.set_ylim(bottom=heights.min() / 2)
-        for words, way, side in (("← memory limits", -6, "right"), ("products limit →", 6, "left")):
-            axes.annotate(
-                words, (balance, 0), (way, 6), xycoords=("data", "axes fraction"), ha=side,
-                textcoords="offset points", color=COLOURS["muted"],
-            )
-        places = "; ".join(
-            f"{name} at {intensity:.0f}, roof {min(peak, intensity * bandwidth) / 1e12:.0f}"
-            for name, intensity in points.items()
-        )
-        further = "".join(f", {words} at {ceiling / 1e12:.0f}" for words, ceiling in lower.items())
-        alt = (
-            f"Roofline: it rises to {peak / 1e12:.0f} at {balance:.0f} operations per byte and is "
-            f"flat from there{further}. {places}."
-        )
-        return Drawing.from_matplotlib(figure, alt)
+    balance, last = peak / bandwidth, ceil(log(max(points.values()), 4))
+    low, high = log10(bandwidth) - 0.5, log10(peak)
+
+    def across(intensity: float) -> float:
+        return LEFT + log(intensity, 4) / last * (RIGHT - LEFT)
+
+    def up(rate: float) -> float:
+        return FOOT - (log10(rate) - low) / (high - low) * (FOOT - TOP)
+
+    shares = {name: min(1.0, intensity / balance) for name, intensity in points.items()}
+    shown = {name: f"{share:.{0 if share > 0.095 else 1}%}" for name, share in shares.items()}
+    ends = (shown[end(shares, key=lambda name: shares[name])] for end in (min, max))
+    title, bend = "From {} of the full speed to {}".format(*ends), across(balance)
+    body = [text(4, 20, title, font_size=15, font_weight="600", **START),
+            line(LEFT, FOOT, RIGHT, FOOT, "muted"),
+            line(bend, up(peak), bend, FOOT, "muted", "2 3"),
+            axis_title((LEFT + RIGHT) / 2, FOOT + 38, "operations per byte"),
+            axis_title(14, (TOP + FOOT) / 2, "10¹² operations a second", upright=True),
+            text(bend - 8, FOOT - 8, "waits for memory", fill="muted", **END),
+            text(bend + 8, FOOT - 8, "full speed", fill="muted", **START)]
+    for power in range(last + 1):
+        x = across(4.0**power)
+        body += [line(x, FOOT, x, FOOT + 4, "muted"), text(x, FOOT + 18, f"{4**power:,}")]
+    for rate in (10.0**power for power in range(12, 18)):
+        if low <= log10(rate) <= high + 0.1:
+            body += [line(LEFT, up(rate), RIGHT, up(rate), "grid"),
+                     text(LEFT - 6, up(rate) + 4.5, f"{rate / 1e12:,.0f}", **END)]
+    corners = (LEFT, up(bandwidth)), (bend, up(peak)), (RIGHT, up(peak))
+    roof = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
+    body.append(tag("polyline", points=roof, fill="none", stroke="ink", stroke_width=2))
+    # Names stand where no line is: below the slope, and above the flat roof one over the other.
+    flat = [name for name, share in shares.items() if share == 1]
+    for name, intensity in points.items():
+        x, y, words = across(intensity), up(peak * shares[name]), f"{name}: {shown[name]}"
+        if name in flat:
+            above = 14 + 18 * flat.index(name)
+            body += [line(x, y, x, y - above + 4, "muted"),
+                     text(min(x + 8, RIGHT + 16), y - above, words, **END)]
+        else:
+            body.append(text(x + 12, y + 8, words, **START))
+        body.append(tag("circle", cx=x, cy=y, r=5.5, fill="ink"))
+    told = "; ".join(f"{name} {intensity:.0f}, {shown[name]}" for name, intensity in points.items())
+    alt = (f"{title}. Operations a second: the roof rises to {peak / 1e12:.0f} · 10¹² at "
+           f"{balance:.0f} operations per byte, and is flat from there. {told}.")
+    return Drawing.from_elements("".join(body), WIDTH, FOOT + 46, alt)

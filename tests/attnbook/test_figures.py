@@ -177,7 +177,6 @@ WORDS = "one two three four five"
         ),
         lambda: figures.weight_held([1.0], dict.fromkeys((2, 4, 8, 16), (0.5,))),
         lambda: figures.lines([1], dict.fromkeys("abcd", (1,)), x_title="", y_title="", alt=WORDS),
-        lambda: figures.roofline(dict.fromkeys("abcde", 1.0), peak=1.0, bandwidth=1.0, lower={}),
     ],
 )
 def test_what_would_be_drawn_wrong_without_an_error_is_refused(call: Callable[[], object]) -> None:

@@ -73,13 +73,12 @@ def attention_steps() -> Rows:
 
 def cache_filling() -> Rows:
     for chunks in drawings.WAYS.values():
-        kept, totals = 0, np.zeros(2)
-        for end in accumulate(chunks or (1, 1, 1, 1)):
-            mask = masks.causal(end - kept, end, align="bottom-right")
-            counted = mask.sum(), end - kept
-            totals += counted
-            yield (*counted, *totals)
-            kept = end if chunks else 0  # without a cache, all is made anew
+        kept, totals = 0, np.zeros(4)
+        for end in accumulate(chunks):
+            new = masks.causal(end - kept, end, align="bottom-right")
+            totals += masks.causal(end).sum(), new.sum(), end, end - kept
+            yield totals
+            kept = end
 
 
 def chosen_keys() -> Rows:
@@ -247,7 +246,7 @@ def word_in_context() -> Rows:
 
 # The first column of numbers.
 TABLES: dict[Callable[[], Rows], int] = {
-    attention_stepper: 2, attention_steps: 3, cache_filling: 3, chosen_keys: 0, clock_hands: 1,
+    attention_stepper: 2, attention_steps: 3, cache_filling: 2, chosen_keys: 0, clock_hands: 1,
     first_screen: 2, forms_explorer: 1, head_weights: 1, looking_back: 1, matrix_product: 2,
     memory_levels: 3, online_row: 3, permuted: 3, recall_explorer: 1, ring_timetable: 3,
     scaling_explorer: 1, temperature_explorer: 1, tile_walk: 4, which_head: 2, word_in_context: 2,

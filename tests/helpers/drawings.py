@@ -33,7 +33,7 @@ DRINK_KEYS = np.array([[1.0, -1.0], [-1.0, -1.0], [1.0, 1.0]])
 PRICES = np.array([2.0, 4.0, 3.0])
 
 KEPT = (8, 6, 4), (2, 5, 3), (16, 4)
-WAYS = {"nothing kept": None, "in chunks": (2, 1, 1), "two calls": (1, 3)}
+WAYS = {"one by one": (1, 1, 1, 1), "in chunks": (2, 1, 1), "two calls": (1, 3)}
 
 BANKS = {
     "fish swim near the bank": "water",
@@ -147,7 +147,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
     "roofline": lambda: figures.roofline(
-        {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12, lower={"half": 20e12}
+        {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, rules(), {"largest": "largest weight", "entropy": "entropy"}
