@@ -1,4 +1,4 @@
-"""Decoding in drawings: the cache call by call, keys dealt out to cores, what a token leaves."""
+"""Decoding in drawings: the cache call by call, tables of pages, and what a token leaves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from attnbook.figures.drawing import Drawing, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import (
+    WIDEST,
+    Drawing,
+    arrow,
+    axis_title,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
 from attnbook.figures.labels import END, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 
@@ -14,6 +24,9 @@ CELL, LEFT, BESIDE, TOP = 22.0, 40.0, 54.0, 138.0
 SLOTS = 80.0  # where the row of keys and values stands
 # What a mark means, as the legend says it; colour is not the only carrier.
 MARKS = {"now": "in this step", "before": "before", "masked": "masked"}
+
+
+SHADES = "minus", "plus", "muted"  # of sequences side by side
 
 
 class Step(NamedTuple):
@@ -193,6 +206,53 @@ def cache_filling(
         ),
         about="the tokens, call by call",
     )
+
+
+def block_tables(
+    tables: Mapping[str, Sequence[int]], lengths: Sequence[int], n_pages: int, p: int
+) -> Drawing:
+    """Return a drawing of sequences' block tables, above the pool of pages of p slots.
+
+    A slot shows whose token it holds, and which one: B2 is token 2 of sequence B.
+
+    >>> block_tables({"A": [2, 0], "B": [1]}, [3, 2], 4, 2).alt
+    'Block tables: A (3 tokens) has the pages 2, 0; B (2 tokens) has the page 1. Free: page 3.'
+    """
+    left, pool, high = 8.0, 132.0, 24.0
+    step = (WIDEST - 2 * left) / n_pages
+    body = [
+        axis_title(left, 16, "block tables", **START),
+        axis_title(left, pool + 30 + p * high, "the pool: pages and their numbers", **START),
+    ]
+    held, told, x = dict[tuple[int, int], tuple[str, str]](), list[str](), left
+    for (name, table), length, shade in zip(tables.items(), lengths, SHADES, strict=False):
+        body.append(text(x, 47, name, font_weight="600", **START))
+        x += 16
+        for place, page in enumerate(table):
+            at = left + (page + 0.5) * step
+            body += [rect(x, 30, 34, high, shade, fill_opacity="0.25", stroke="ink"),
+                     text(x + 17, 47, str(page)),
+                     arrow(x + 17, 30 + high, at, pool - 18, "muted")]
+            tokens = range(place * p, min((place + 1) * p, length))
+            held |= {(page, t % p): (f"{name}{t}", shade) for t in tokens}
+            x += 34
+        x += 40
+        pages = f"page{'s' * (len(table) > 1)} {', '.join(map(str, table))}"
+        told.append(f"{name} ({_plural(length, 'token')}) has the {pages}")
+    taken = [page for table in tables.values() for page in table]
+    free = [page for page in range(n_pages) if page not in taken]
+    for page in range(n_pages):
+        x, is_free = left + page * step, page in free
+        body.append(text(x + step / 2, pool - 4, str(page), fill="muted" if is_free else "ink"))
+        for slot in range(p):
+            name, shade = held.get((page, slot), ("", "none"))
+            y = pool + 4 + slot * high
+            look = {"stroke": "muted", "stroke_dasharray": "3 3" if is_free else None}
+            body += [rect(x + 3, y, step - 6, high, shade, fill_opacity="0.25", **look),
+                     text(x + step / 2, y + 17, name)]
+    rest = f"page{'s' * (len(free) > 1)} {', '.join(map(str, free))}"
+    alt = f"Block tables: {'; '.join(told)}. Free: {rest}."
+    return Drawing.from_elements("".join(body), WIDEST, pool + 40 + p * high, alt)
 
 
 def cached_numbers(

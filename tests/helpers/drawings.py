@@ -124,6 +124,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
+    "block_tables": lambda: figures.block_tables({"A": [3, 0], "B": [2]}, [4, 1], 5, 2),
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
