@@ -19,6 +19,7 @@ from attnbook.figures.decoding import block_tables, cache_filling, cached_number
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing, Drawings
+from attnbook.figures.eight_bits import eight_bits
 from attnbook.figures.first_screen import first_screen
 from attnbook.figures.forms import forms_explorer
 from attnbook.figures.gpu import roofline
