@@ -238,7 +238,7 @@ def block_tables(
             x += 34
         x += 40
         pages = f"page{'s' * (len(table) > 1)} {', '.join(map(str, table))}"
-        told.append(f"{name} ({_plural(length, 'token')}) has the {pages}")
+        told.append(f"{name} ({length} token{'s' * (length > 1)}) has the {pages}")
     taken = [page for table in tables.values() for page in table]
     free = [page for page in range(n_pages) if page not in taken]
     for page in range(n_pages):
