@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import wrap
 
@@ -124,7 +125,8 @@ def layer_card(card: Card) -> Drawing:
         "states": sum(layer.state for layer in card.layers),
     }
     told += [f"{name} take {in_bytes(size)}, once" for name, size in parts.items() if size]
-    for place, words in enumerate(wrap("; ".join(told), 47, break_on_hyphens=False)):
+    joined = re.sub("(?<=ₖ|ᵥ) |(?<=scale) ", "\N{NO-BREAK SPACE}", "; ".join(told))
+    for place, words in enumerate(wrap(joined, 47, break_on_hyphens=False)):
         body += text(0, y + 24 + 18 * place, words, **START)
     alt = f"{card.model}, {card.released}, {leaves}. {', '.join(kinds)}. {'; '.join(told)}."
     return Drawing.from_elements(body, WIDTH, y + 32 + 18 * place, alt)
