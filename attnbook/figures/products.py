@@ -68,8 +68,8 @@ def lowered(words: str, **look: str) -> str:
     first, *rest = words.split("_")
     body = tag("tspan", first, font_weight="600", **look)
     for piece in rest:
-        body += tag("tspan", piece[0], font_weight="600", font_size=13, dy=4, **look)
-        body += tag("tspan", piece[1:] or "\u200b", font_weight="600", dy=-4, **look)
+        body += tag("tspan", piece[0], font_weight="600", font_size=11, dy=2.5, **look)
+        body += tag("tspan", piece[1:] or "\u200b", font_weight="600", dy=-2.5, **look)
     return body
 
 
