@@ -32,45 +32,60 @@ DIVISORS = {"1": "÷ 1 (no scaling)", "sqrt(d_k)": "÷ √dₖ", "d_k": "÷ dₖ
 
 
 def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
-    """Return a drawing of how sampled scores spread: one histogram a d_k, with lines at ±√d_k.
+    """Return a drawing of how sampled scores spread, as they are and divided by √d_k.
 
-    A histogram lies on its side and is mirrored. All are equally wide and share the vertical axis,
-    so only their heights differ. Below each stands the standard deviation of its sample.
+    There is one histogram a d_k, which lies on its side and is mirrored, with lines at ±√d_k, or at
+    ±1 after the division. All are equally wide, so only their heights differ, and those of the
+    divided scores do not. Below each stands the standard deviation of its sample.
 
     Shapes:
         samples: d_k to scores of any number, 2 or more.
     """
-    scores = {d_k: np.asarray(sample, dtype=np.float64) for d_k, sample in samples.items()}
-    stds = {d_k: float(np.std(sample)) for d_k, sample in scores.items()}
-    step, top, half = 396.0 / len(scores), 8.0, 110.0
-    middle, unit = top + half, half / (3.4 * sqrt(max(scores)))
-    body = [line(40, middle, 446, middle, "grid"), text(36, middle + 4.5, "0", text_anchor="end")]
-    body.append(axis_title(12, middle, "score q·k", upright=True))
-    feet = [top + 2 * half + 20 + 19 * row for row in range(3)]
-    for name, fill, y in zip(("dₖ", "±√dₖ", "std"), ("ink", "plus", "ink"), feet, strict=True):
-        body.append(text(4, y, name, text_anchor="start", fill=fill, font_weight="600"))
-    for column, (d_k, sample) in enumerate(scores.items()):
-        x, root = 48 + step * (column + 0.5), sqrt(d_k)
-        edges = np.linspace(-3.4 * root, 3.4 * root, 35)
-        counts = np.histogram(sample.round(6), edges)[0]
-        wide = np.round(0.4 * step * counts / counts.max(), 1)
-        heights = np.round(middle - unit * edges, 1)
-        right = [(x + w, y) for w, two in zip(wide, pairwise(heights), strict=True) for y in two]
-        outline = [*right, *((2 * x - a, b) for a, b in reversed(right))]
-        points = " ".join(f"{number(a)},{number(b)}" for a, b in outline)
-        body.append(tag("polygon", points=points, fill="muted", fill_opacity=0.45))
-        for sign in (1, -1):
-            y = round(middle - sign * unit * root, 1)
-            body.append(tag("line", x1=x - 0.44 * step, y1=y, x2=x + 0.44 * step, y2=y,
-                            stroke="plus", stroke_width=2))
-        rows = ("ink", f"{d_k:,}"), ("plus", f"±{root:.3g}"), ("ink", f"{stds[d_k]:.1f}")
-        for (fill, told), y in zip(rows, feet, strict=True):
-            body.append(text(x, y, told, fill=fill))
+    step, half, middle = 164.0 / len(samples), 112.0, 140.0
+    largest, foot = sqrt(max(samples)), middle + half + 18
+    body = [
+        text(4, y, name, text_anchor="start", font_weight="600")
+        for name, y in (("dₖ", foot), ("std", foot + 19))
+    ]
+    stds = {}
+    for left, words, divided in (
+        (40.0, "q·k spreads like √dₖ", False), (244.0, "q·k ÷ √dₖ: all alike", True)
+    ):
+        body.append(text(left + 82, 18, words, font_weight="600"))
+        # The widest histogram is as high as each that is divided.
+        unit = half / (3.4 * (1.0 if divided else largest))
+        for tick in range(-2, 3):
+            level, value = round(middle - half * tick / 3.4, 1), tick * (1 if divided else largest)
+            body.append(line(left, level, left + 164, level, "grid"))
+            body.append(text(left - 4, level + 4.5, decimal(value, 0), text_anchor="end"))
+        for column, (d_k, sample) in enumerate(samples.items()):
+            x, root = left + step * (column + 0.5), 1.0 if divided else sqrt(d_k)
+            scores = np.asarray(sample, dtype=np.float64) / (sqrt(d_k) if divided else 1.0)
+            stds[d_k, divided] = float(np.std(scores))
+            edges = np.linspace(-3.4 * root, 3.4 * root, 35)
+            counts = np.histogram(scores.round(6), edges)[0]
+            wide = np.round(0.42 * step * counts / counts.max(), 1)
+            heights = np.round(middle - unit * edges, 1)
+            right = [(x + w, y) for w, two in zip(wide, pairwise(heights), strict=True)
+                     for y in two]
+            outline = [*right, *((2 * x - a, b) for a, b in reversed(right))]
+            points = " ".join(f"{number(a)},{number(b)}" for a, b in outline)
+            body.append(tag("polygon", points=points, fill="muted", fill_opacity=0.45))
+            for sign in (1, -1):
+                y = round(middle - sign * unit * root, 1)
+                body.append(tag("line", x1=x - 0.44 * step, y1=y, x2=x + 0.44 * step, y2=y,
+                                stroke="plus", stroke_width=2))
+            body.append(text(x, foot, str(d_k)))
+            body.append(text(x, foot + 19, f"{stds[d_k, divided]:.1f}"))
+    told = [
+        ", ".join(f"{stds[d_k, divided]:.1f} at d_k = {d_k}" for d_k in samples)
+        for divided in (False, True)
+    ]
     alt = (
         "Histograms of sampled scores, each with lines at plus and minus √d_k: standard deviation "
-        f"{', '.join(f'{std:.1f} at d_k = {d_k}' for d_k, std in stds.items())}."
+        f"{told[0]}. Beside them the same scores divided by √d_k: {told[1]}."
     )
-    return Drawing.from_elements("".join(body), 448, feet[-1] + 8, alt)
+    return Drawing.from_elements("".join(body), 412, foot + 27, alt)
 
 
 def rule_curves(
