@@ -50,8 +50,8 @@ LETTERS = [("Ann", "Bo"), ("Bo", "Ann")]
 HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
 TWO_HEADS = [[[1, 0], [0.5, 0.5]], np.eye(2)]
 
-LENGTHS = [1000, 2000, 8000]
-SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [999 * n for n in LENGTHS]}
+LENGTHS = [512, 2000, 8000]
+SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [99 * n for n in LENGTHS]}
 
 BACK = {"one": np.eye(3), "two": np.array([[0, 0, 0], [1, 0, 0], [0.25, 0.5, 0.25]])}
 
@@ -183,7 +183,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     ),
     "backward_walk": lambda: figures.backward_walk(),
     "bytes_explorer": lambda: figures.bytes_explorer(
-        LENGTHS, SIZES_IN_BYTES, limits={"a disk": 1e6}, start=2000
+        LENGTHS, SIZES_IN_BYTES, limits={"a disk": 3e5}, start=2000
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
     "chosen_keys": lambda: figures.chosen_keys(
