@@ -56,8 +56,8 @@ def _packet(owner: int) -> tuple[str, str]:
     return "K" + "₀₁₂₃"[owner], "V" + "₀₁₂₃"[owner]
 
 
-def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str]:
-    """Return what stands below a frame's timetable, and the frame's label."""
+def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str, str]:
+    """Return what stands above a frame and below its timetable, and the frame's label."""
     work = [row[step] for row in plan.work]
     idle = [str(rank) for rank, amount in enumerate(work) if not amount]
     waits = " and ".join(filter(None, [", ".join(idle[:-1]), *idle[-1:]]))
@@ -71,7 +71,7 @@ def _words(kind: str, plan: Timetable, step: int) -> tuple[str, str]:
         for r in range(len(work))
         for a, b in [plan.deal[r - step]]
     )
-    return note, f"{title}. {note}\n{each}."
+    return title, note, f"{title}. {note}\n{each}."
 
 
 def _angle(rank: float, size: int) -> float:
@@ -239,15 +239,11 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
 
     def draw(layout: int, step: int) -> Frame:
         kind, plan = LAYOUTS[layout], plans[LAYOUTS[layout]]
-        note, label = _words(kind, plan, step)
-        totals = [_amount(sum(plans[name].lengths)) for name in (kind, LAYOUTS[1 - layout])]
-        idle = sum(not row[step] for row in plan.work)
-        headline = f"{kind} needs time {totals[0]}, {LAYOUTS[1 - layout]} {totals[1]}: "
-        headline += f"{idle} device{'s wait' if idle > 1 else ' waits'}" if idle else "nobody waits"
+        title, note, label = _words(kind, plan, step)
         end = sum(plan.lengths)
-        past = f"{LAYOUTS[1 - layout]}: until {totals[1]}" if end < longest else ""
+        past = f"{LAYOUTS[1 - layout]}: until {_amount(longest)}" if end < longest else ""
         body = [
-            text(3, 18, headline, data_part="title", font_size=15, font_weight="600", **START),
+            text(3, 18, title, data_part="title", font_size=15, font_weight="600", **START),
             text(3, 39, "Queries (rows) stay.", fill="query", **START),
             text(WIDEST - 3, 39, "Keys and values (columns) travel.", fill="key",
                  text_anchor="end"),
