@@ -102,8 +102,8 @@ def lines(
     """Return a drawing of up to three series over the same x, in different colours and dashes.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
-    tick. Each of several series has its name at its end. The axes and the ends of each series
-    follow in the alt text.
+    tick. Each of several series has its name at the height of its end, and may end before the
+    last x. The axes and the ends of each series follow in the alt text.
 
     Raises:
         ValueError: for more than three series.
@@ -115,8 +115,10 @@ def lines(
         words = [f"{y_title} against {x_title}{kind}"]
         table = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
         for (name, heights), look in zip(table.items(), SERIES, strict=False):
-            words.append(f"{name} from {heights[0]:.3g} at {x[0]} to {heights[-1]:.3g} at {x[-1]}")
-            axes.plot(x, heights, label=name, markersize=6, **look)
+            end = len(heights) - 1
+            first, last = f"{heights[0]:.3g} at {x[0]}", f"{heights[end]:.3g} at {x[end]}"
+            words.append(f"{name} from {first} to {last}")
+            axes.plot(x[: end + 1], heights, label=name, markersize=6, **look)
         panels = 1.4 if len(series) > 1 else 1  # names take some of the room
         if powers:
             powers_axis(axes, x, panels)
