@@ -29,13 +29,13 @@ def write(target, block, first, rows, width, R: constexpr, C: constexpr):
 
 
 @triton.jit
-def tile_scores(q, k, first, start, S, scale, CAUSAL: constexpr):
+def tile_scores(q, k, first, start, n_k, scale, CAUSAL: constexpr):
     i = first + tl.arange(0, q.shape[0])[:, None]
     j = start + tl.arange(0, k.shape[0])[None, :]
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     if CAUSAL:
         scores = tl.where(j <= i, scores, -float("inf"))
-    return tl.where(j < S, scores, -float("inf"))
+    return tl.where(j < n_k, scores, -float("inf"))
 
 
 @triton.jit
@@ -48,17 +48,17 @@ def update(m, ell, o, scores, v):
 
 
 @triton.jit
-def fused(Q, K, V, OUT, LSE, L, S, d_k, d_v, scale, CAUSAL: constexpr,
+def fused(Q, K, V, OUT, LSE, n_q, n_k, d_k, d_v, scale, CAUSAL: constexpr,
     B_Q: constexpr, B_K: constexpr, C_K: constexpr, C_V: constexpr):
     first = tl.program_id(0) * B_Q
     m = tl.full([B_Q], -float("inf"), tl.float32)
     ell, o = tl.zeros([B_Q], tl.float32), tl.zeros([B_Q, C_V], tl.float32)
-    q = read(Q, first, L, d_k, B_Q, C_K)
-    end = tl.minimum(first + B_Q, S) if CAUSAL else S
+    q = read(Q, first, n_q, d_k, B_Q, C_K)
+    end = tl.minimum(first + B_Q, n_k) if CAUSAL else n_k
     for start in range(0, end, B_K):
-        k = read(K, start, S, d_k, B_K, C_K)
-        scores = tile_scores(q, k, first, start, S, scale, CAUSAL)
-        m, ell, o = update(m, ell, o, scores, read(V, start, S, d_v, B_K, C_V))
+        k = read(K, start, n_k, d_k, B_K, C_K)
+        s = tile_scores(q, k, first, start, n_k, scale, CAUSAL)
+        m, ell, o = update(m, ell, o, s, read(V, start, n_k, d_v, B_K, C_V))
     lse = (m + tl.log2(ell)) * 0.6931471805599453  # log 2
-    write(OUT, o / ell[:, None], first, L, d_v, B_Q, C_V)
-    write(LSE, lse[:, None], first, L, 1, B_Q, 1)
+    write(OUT, o / ell[:, None], first, n_q, d_v, B_Q, C_V)
+    write(LSE, lse[:, None], first, n_q, 1, B_Q, 1)

@@ -52,7 +52,7 @@ def test_chapter_14_names_the_instructions_of_its_loop_and_who_compiled_them() -
     """The number is that of the pinned version of Triton; another one compiles otherwise."""
     page = (ROOT / "chapters" / "14_fused_kernel.ipynb").read_text(encoding="utf-8")
     assert f"triton=={triton.__version__};" in (ROOT / "requirements.txt").read_text("utf-8")
-    given = {"L": 8192, "S": 8192, "d_k": 128, "d_v": 128, "scale": 0.1, "CAUSAL": False}
+    given = {"n_q": 8192, "n_k": 8192, "d_k": 128, "d_v": 128, "scale": 0.1, "CAUSAL": False}
     given |= {"C_K": 128, "C_V": 128, "LSE": "float32", "B_Q": 128, "B_K": 128}
     arguments = {name: given.get(name, "bfloat16") for name in kernels.fused.arg_names}
     n = code_of(kernels.fused, arguments, warps=8).loops[0].instructions
