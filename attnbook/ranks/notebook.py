@@ -12,6 +12,7 @@ import importlib
 import io
 import marshal
 import pickle
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,7 +37,14 @@ def on_ranks(size: int, function: Callable[..., Any], *args: Any, limit: float =
     """
     written = io.BytesIO()
     _Pickler(written).dump((function, args))
-    return run(_call, size, written.getvalue(), limit=limit)
+    # A rank would run the file of __main__. A notebook has none, but after a kernel of Triton's
+    # interpreter it has the interpreter's.
+    main = vars(sys.modules["__main__"])
+    file = {name: main.pop(name) for name in ["__file__"] if name in main}
+    try:
+        return run(_call, size, written.getvalue(), limit=limit)
+    finally:
+        main.update(file)
 
 
 class _Pickler(pickle.Pickler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Any
 
 import pytest
@@ -88,6 +89,18 @@ def test_what_arrives_is_the_function(notebook: dict[str, Any], tmp_path: Any) -
 
 def test_a_function_of_a_module_is_left_to_pickle() -> None:
     assert on_ranks(2, max, 3, 4) == [4, 4]
+
+
+def test_no_rank_runs_a_file_that_a_notebook_has_by_mistake(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Triton's interpreter leaves its own `__file__` in the notebook that has a kernel."""
+    main = sys.modules["__main__"]
+    (tmp_path / "fails.py").write_text("raise SystemExit(1)")
+    monkeypatch.setattr(main, "__file__", str(tmp_path / "fails.py"), raising=False)
+    monkeypatch.setattr(main, "__spec__", None)
+    assert on_ranks(2, max, 3, 4) == [4, 4]
+    assert main.__file__ == str(tmp_path / "fails.py")
 
 
 def test_variables_of_a_function_around_it_are_refused(notebook: dict[str, Any]) -> None:

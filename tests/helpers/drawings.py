@@ -147,7 +147,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         ("X", [[1.0, -1.0, 0.5]], ["p"], {"pair": 2, "one": 1}), "→", ("Q", [[1.5]])
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
-    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000, 2_000),
+    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000),
     "roofline": lambda: figures.roofline(
         {"slow": 2.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
