@@ -88,8 +88,10 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     leans = {name: float(way @ (to[1] - to[0])) for name, way in ways.items()}
     told = ", ".join(f"{name} {decimal(lean)}" for name, lean in leans.items())
     label = f"A beam from {poles[0]} to {poles[1]}: {told}."
-    side = poles[leans["attention"] >= leans["alone"]]
-    return [small, label, near, f"{said}, which moves it towards {side}"]
+    back, gives = leans["attention"] < leans["alone"], float(x[best] @ (to[1] - to[0]))
+    clear = abs(gives) > 0.1 and back == (gives < 0)
+    moves = f", which moves it towards {poles[not back]}" if clear else ""
+    return [small, label, near, said + moves]
 
 
 @pytest.mark.quick

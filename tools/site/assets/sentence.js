@@ -3,7 +3,7 @@
 // the sentences that the page opens on stand in the page; all others come when somebody types.
 (() => {
   "use strict";
-  const D_K = 64, FIRST = 80, LONGEST = 16;
+  const D_K = 64, FIRST = 80, LONGEST = 16, CLEAR = 0.1;
   const root = document.querySelector(".sentence"), here = document.currentScript.src;
   const find = (name) => root.querySelector(`.sentence-${name}`);
   const line = root.querySelector("input[type=text]"), words = find("words");
@@ -13,7 +13,7 @@
   const rows = new Map(); // each word's row, of length 1
   let others = null; // of each other word, where the two nearest ones are
   let state = { tokens: [], asks: 0, divisor: 8 };
-  let before = { tokens: sentences[1][0].split(" "), asks: sentences[1][1] };
+  let before = { tokens: [], asks: 0 }; // the sentence before this one
 
   // -- numbers --
   const dot = (a, b) => {
@@ -183,7 +183,9 @@
     ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
-    return lean(found.attention) < lean(found.alone) ? poles[0] : poles[1];
+    // Where it moves to, if the word that gives most clearly stands on that side.
+    const gives = lean(found.vectors[found.best]), back = lean(found.attention) < lean(found.alone);
+    return Math.abs(gives) > CLEAR && back === gives < 0 ? poles[back ? 0 : 1] : null;
   };
 
   // Draw what the state says; the words are there already.
@@ -232,12 +234,12 @@
     }));
   };
   const split = (text) => text.toLowerCase().replace(/['’]s\b/g, "").match(/[\p{L}\d'’]+/gu)?.slice(0, LONGEST) ?? [];
-  // A word that was chosen asks on if it is there; else one that has two senses, else the last long one.
+  // A word that was chosen asks on if it is there; else one that has two senses, else the rarest one.
   const choose = (tokens) => {
     const asked = state.tokens[state.asks], there = tokens.filter((token) => rows.has(token));
+    const order = [...rows.keys()], rarest = Math.max(...there.map((token) => order.indexOf(token)));
     chosen &&= there.includes(asked);
-    const next = chosen ? asked : there.find((token) => senses[token])
-      ?? there.findLast((token) => token.length > 3) ?? there.at(-1);
+    const next = chosen ? asked : there.find((token) => senses[token]) ?? order[rarest];
     return next === asked && tokens[state.asks] === asked ? state.asks : Math.max(0, tokens.lastIndexOf(next));
   };
   // The address follows where the reader rests: Safari allows it a hundred changes in half a minute.
