@@ -172,7 +172,7 @@
     update(svg, [
       make("line", { x1: at(-1), x2: at(1), y1: 62, y2: 62, class: "beam" }),
       make("line", { x1: at(0), x2: at(0), y1: 62, y2: 146, class: "zero" }),
-      text(4, 163, "axis", `lean = cosine with “${poles[1]}” − cosine with “${poles[0]}”`),
+      text(4, 163, "axis", `lean = product with “${poles[1]}” − product with “${poles[0]}”`),
       text(4, 12, "pole", `← ${poles[0]}`),
       text(444, 12, "pole end", `${poles[1]} →`),
       ...discs,
