@@ -64,6 +64,13 @@ def convolved(place: str, names: Sequence[str]) -> tuple[str, tuple[list[Layer],
     return f"{place}: {', '.join(names)}", (layers, SUMS.skipping)
 
 
+def silu_alone() -> torch.nn.Module:
+    """Return a state of `convolved` whose convolution takes the token itself: the SiLU is left."""
+    layer: torch.nn.Module = STATES.Convolved(4, "state", "after")
+    layer.get_parameter("taps").requires_grad_(False).copy_(torch.eye(4)[3:].T)
+    return layer
+
+
 def sums() -> list[list[float]]:
     """Return the three shares of ten sums that are trained as in chapter 17."""
     rows = []
@@ -99,6 +106,10 @@ TABLES = {
     "deep, convolved": table(
         "deep, convolved", [500, 1_000, 2_000, 4_000],
         dict(convolved("after", names) for names in reversed(FOURS[:2])),
+    ),
+    "SiLU": table(
+        "SiLU", [500, 1_000, 2_000, 4_000],
+        {"SiLU: state, state": ([silu_alone, silu_alone], SUMS.skipping)},
     ),
 }
 
