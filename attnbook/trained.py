@@ -78,8 +78,8 @@ def _folder() -> str:
 COLUMNS = (
     "value mean",
     "key mean",
-    "value in a row",
-    "key in a row",
+    "weighted value mean",
+    "weighted key mean",
     "O rounded",
     "dS rounded",
     "centred",
@@ -91,7 +91,7 @@ def rounded_heads() -> dict[str, NDArray[np.float64]]:
 
     The numbers were measured once, with `tools/measure_heads.py`, and are stored; the file says on
     which text, and when. The size of a mean is the root mean square of the mean row, divided by
-    that of the deviations from it; *in a row*, means and deviations are those under the weights of
+    that of the deviations from it; if *weighted*, they are those under the weights of
     each row, over all rows. The errors of dQ are percentages of its length, with G drawn at
     random: with D from a rounded output, with dS rounded, and with D from a rounded output after
     the mean row was subtracted from keys and values. All else was computed in 64 bits, from
