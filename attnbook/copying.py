@@ -167,6 +167,6 @@ def stored_ways():
     """Return the curves of ten seeds by way.
 
     >>> {way: len(curves) for way, curves in stored_ways().items()}
-    {'none': 10, 'rate': 10, 'start': 10, '1/d_k': 10}
+    {'none': 10, 'only the rate': 10, 'only the start': 10, '1/d_k': 10}
     """
     return stored()["ways"]["found"]

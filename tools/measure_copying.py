@@ -51,7 +51,7 @@ def write_models(found: dict[str, Any], day: str) -> None:
 
 def way(name: str) -> list[Curve]:
     """Return the curves of ten models that are trained without the scale, or with 1/d_k."""
-    factors = {"none": (1, 1), "rate": (1, 8**-0.5), "start": (8**-0.5, 1)}
+    factors = {"none": (1, 1), "only the rate": (1, 1 / 8), "only the start": (8**-0.5, 1)}
     curves = []
     for seed in SEEDS:
         if name == "1/d_k":
@@ -81,7 +81,7 @@ def models_apart(stored: list[Curve], new: dict[str, Any]) -> list[str]:
     return ends_apart(stored, [curve[np.isfinite(curve)].tolist() for curve in new["curves"]])
 
 
-WAYS = {name: partial(way, name) for name in ("none", "rate", "start", "1/d_k")}
+WAYS = {name: partial(way, name) for name in ("none", "only the rate", "only the start", "1/d_k")}
 TABLES = {
     "models": Table({"": models}, lambda _: copying.stored_curves(), write_models, models_apart),
     "ways": in_json(DATA / "copying.json", "ways", WAYS, ends_apart),

@@ -48,4 +48,4 @@ def test_a_training_ends_at_95_percent_or_after_300_steps(monkeypatch: pytest.Mo
 def test_ten_seeds_of_each_way_are_stored() -> None:
     for curves in copying.stored_ways().values():
         assert len(curves) == 10 and all(1 <= len(curve) <= 15 for curve in curves)
-    assert copying.stored()["measured"]["ways"]["day"] == copying.stored_on()
+    assert copying.stored()["measured"]["ways"]["day"] >= copying.stored_on()
