@@ -67,37 +67,18 @@ def frames(seed: int = 2) -> dict[str, Any]:
     return found
 
 
-def _held_by_blocks(of_heads: Any) -> list[float]:
-    """Return what 4 of 32 blocks hold that means choose, and that weights choose, mean of heads."""
-    shares = []
-    for query, key, _ in of_heads:
-        weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(dim=-1)
-        by_block = weights.unflatten(-1, (-1, 16)).sum(dim=-1)
-        ways = query @ key.unflatten(0, (-1, 16)).mean(dim=1).mT, by_block
-        held = [(by_block * choosing.best(way, 4)).sum(dim=-1).mean() for way in ways]
-        shares.append([float(share) for share in held])
-    return [round(float(share), 3) for share in np.mean(shares, axis=0)]
-
-
 def minilm() -> dict[str, Any]:
     """Return means over the rows of each head, for its best 8 and its best 64 of 512 keys.
 
     `held` is their weight, `error` the length of what they lose as a share of the output, and
     `apart` the same without the mean of all values. `spread` is the standard deviation of a row of
     scores, `common` the length of the mean of all values as a share of their usual distance from
-    it, and `shared` what 64 keys hold that are chosen once for all 12 heads of a layer, by the sum
-    of their weights. `blocks` has what 64 keys hold in blocks of 16, if the mean of a block chooses
-    it, and if its weight does.
+    it.
     """
-    found: dict[str, Any] = {"spread": [], "common": [], "shared": []}
-    of_heads, n_heads = heads(), 12
+    found: dict[str, Any] = {"spread": [], "common": []}
+    of_heads = heads()
     scores = [query @ key.mT * query.shape[-1] ** -0.5 for query, key, _ in of_heads]
     found["spread"] = [round(float(row.std(dim=-1).mean()), 3) for row in scores]
-    for start in range(0, len(scores), n_heads):
-        layer = torch.stack(scores[start : start + n_heads]).softmax(dim=-1)
-        held = (layer * choosing.best(layer.sum(dim=0), 64)).sum(dim=-1).mean(dim=-1)
-        found["shared"] += [round(float(share), 3) for share in held]
-    found["blocks"] = _held_by_blocks(of_heads)
     for score, (_, _, value) in zip(scores, of_heads, strict=True):
         weights, mean = score.softmax(dim=-1), value.mean(dim=0)
         apart = value - mean
@@ -141,12 +122,6 @@ def _cut(left: Any, right: Any) -> Choose:
     """Return what chooses by products of the tokens' queries X @ left and their keys X @ right."""
     past = choosing.past
     return lambda X: choosing.own_two(((X @ left) @ (X @ right).mT).masked_fill(~past, -torch.inf))
-
-
-def svd(layer: Any) -> Choose:
-    """Return what chooses by the same scores from 8 numbers, by a singular value decomposition."""
-    left, sizes, right = torch.linalg.svd(layer.W_Q @ layer.W_K.mT)
-    return _cut(left[:, :8] * sizes[:8], right[:8].mT)
 
 
 def _root(X: Any) -> Any:
@@ -200,7 +175,6 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
     "all keys": lambda model, seed: [every] * 2,
     "last 16 keys": lambda model, seed: [last_16] * 2,
     "best two: exact scores": lambda model, seed: map(exact, model.layers),
-    "best two: SVD": lambda model, seed: map(svd, model.layers),
     "best two: SVD of the inputs": svd_of_inputs,
     "best two: untaught indexer": lambda model, seed: taught(model, seed),
     "best two: untaught product": lambda model, seed: taught(model, seed, kind=choosing.Product),

@@ -12,12 +12,15 @@ from attnbook.figures.charts import SERIES, canvas, legend_above
 from attnbook.figures.drawing import Drawing
 
 
-def weight_held(spreads: ArrayLike, held: Mapping[int, ArrayLike]) -> Drawing:
+def weight_held(
+    spreads: ArrayLike, held: Mapping[int, ArrayLike], n_keys: int = 512
+) -> Drawing:
     """Return a drawing of the weight that the best keys hold, by the spread of the scores.
 
     A mark is a head: the standard deviation σ of its scores, on a logarithmic axis, and what the
-    best keys hold. For each n of `held`, these are one of n keys. A line is Φ(σ − Φ⁻¹(1 − 1/n)),
-    which holds for many scores that are normal.
+    best keys hold. For each n of `held`, these are one of n keys. The lines are normal scores: what
+    the best of `n_keys` hold, in the mean of 400 draws, and dotted the limit for many keys,
+    Φ(σ − Φ⁻¹(1 − 1/n)).
 
     Shapes:
         spreads and each of held (n_heads,).
@@ -29,13 +32,17 @@ def weight_held(spreads: ArrayLike, held: Mapping[int, ArrayLike]) -> Drawing:
     series = {n: np.asarray(weights, dtype=np.float64) for n, weights in held.items()}
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"held must have one to {len(SERIES)} n; got {list(series)}")
-    normal = NormalDist()
+    normal, drawn = NormalDist(), np.random.default_rng(0).standard_normal((400, n_keys))
+    drawn.sort()
     smooth = np.geomspace(sigmas.min() / 1.2, sigmas.max() * 1.2, 60)
+    weights_of = [np.exp(sigma * (drawn - drawn[:, -1:])) for sigma in smooth]
     words = []
     with canvas(3.9) as (figure, [axes]):
         for (n, weights), look in zip(series.items(), SERIES, strict=False):
-            line = [normal.cdf(sigma - normal.inv_cdf(1 - 1 / n)) for sigma in smooth]
-            axes.plot(smooth, line, color=look["color"], linestyle=look["linestyle"], linewidth=2)
+            of_few = [(e[:, -n_keys // n :].sum(1) / e.sum(1)).mean() for e in weights_of]
+            limit = [normal.cdf(sigma - normal.inv_cdf(1 - 1 / n)) for sigma in smooth]
+            axes.plot(smooth, of_few, color=look["color"], linestyle=look["linestyle"], linewidth=2)
+            axes.plot(smooth, limit, color=look["color"], linestyle=":", linewidth=1.5)
             axes.plot(
                 sigmas, weights, label=f"the best 1/{n} of the keys", markersize=4.5, alpha=0.8,
                 **look | {"linestyle": ""},
@@ -54,5 +61,6 @@ def weight_held(spreads: ArrayLike, held: Mapping[int, ArrayLike]) -> Drawing:
         axes.set_ylabel("weight")
         axes.grid(axis="y")
         legend_above(figure, axes)
-        told = f"{sigmas.size} heads as marks, and the formula as lines: {'; '.join(words)}."
+        lines = f"normal scores of {n_keys} keys as lines, and of many keys dotted"
+        told = f"{sigmas.size} heads as marks, {lines}: {'; '.join(words)}."
         return Drawing.from_matplotlib(figure, told)

@@ -56,6 +56,6 @@ def test_the_rows_of_the_table_that_are_shown(capsys: pytest.CaptureFixture[str]
     assert list(table) == list(WAYS) and {len(row) for row in table.values()} == {10}
     choosing.show("all", "2 numbers")
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["seed", *map(str, range(10))] and len(lines) == 4
+    assert head.split() == ["seed", "the", "eight", *map(str, range(10))] and len(lines) == 4
     shares = [f"{share:.2f}" for share in table["2 numbers: product"]]
-    assert lines[-1].split() == ["2", "numbers:", "product", *shares]
+    assert lines[-1].split() == ["2", "numbers:", "product", "0.50-0.63", *shares]
