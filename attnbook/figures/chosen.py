@@ -122,9 +122,11 @@ def chosen_keys(
 def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int]) -> Drawing:
     """Return a drawing of what the last token reads: its window, and the chosen entries.
 
+    An entry is made of the tokens of its group, and, by paler lines, of the group before.
+
     Args:
         n_tokens: T.
-        size: so many tokens have one entry.
+        size: so many tokens are a group, which has one entry.
         window: so many of the last tokens are read one by one.
         chosen: the entries that are read.
     """
@@ -140,8 +142,9 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
     for entry in range(n_entries):
         x, span = left + entry * size * wide, size * wide
         look = {"fill_opacity": 0.75} if entry in chosen else {"fill_opacity": 0.12}
-        for part in range(size):
-            parts.append(line(x + (part + 0.5) * wide, 53, x + span / 2, 84, "grid"))
+        for part in range(-size if entry else 0, size):
+            stroke = "muted" if part >= 0 else "grid"
+            parts.append(line(x + (part + 0.5) * wide, 53, x + span / 2, 84, stroke))
         parts.append(rect(x + span / 2 - 17, 84, 34, 24, "value", **look))
         parts.append(axis_title(x + span / 2, 124, "read" if entry in chosen else "·"))
     counted = f"{n_entries} entries, one for {size} tokens"
@@ -149,10 +152,12 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
     parts += [
         axis_title(left, 148, foot, **START),
         axis_title(left, 168, f"Dark tokens: the last {window}, read one by one", **START),
+        axis_title(left, 188, f"Pale lines: from the {size} tokens before, too", **START),
     ]
     names = ", ".join(map(str, chosen[:-1])) + f" and {chosen[-1]}"
     alt = (
         f"Query {n_tokens - 1} of {n_tokens} tokens reads the last {window} tokens one by one, and "
-        f"entries {names} of {n_entries}, each of which stands for {size} tokens."
+        f"entries {names} of {n_entries}. Each is made of the {size} tokens of its group, and of "
+        f"the {size} before."
     )
-    return Drawing.from_elements("".join(parts), total, 180, alt)
+    return Drawing.from_elements("".join(parts), total, 200, alt)
