@@ -27,7 +27,7 @@ STRIP, HIGH, LONG_TEXT = 20.0, 19.0, 131_072
 WIDTH, PER_LINE, STEP = 340.0, 48, 7.0
 # The ways of the chart have a colour and a fullness each.
 WAYS = {
-    "own keys": ("key", 1.0), "shared keys": ("key", 0.3), "windows": ("minus", 1.0),
+    "own keys": ("key", 1.0), "shared keys": ("key", 0.6), "windows": ("minus", 1.0),
     "latent": ("plus", 1.0), "compressed": ("plus", 0.3), "states": ("muted", 1.0),
 }
 

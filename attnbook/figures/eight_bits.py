@@ -10,7 +10,7 @@ from attnbook.figures.labels import decimal
 
 # Powers of 2: what the axis shows, the largest number of e4m3, and below what it rounds to 0.
 FIRST, LAST, LARGEST, SMALLEST = -13, 13, log2(448), -10.0
-LEFT, TOP, ROW, UNIT = 84.0, 46.0, 46.0, 13.8
+LEFT, TOP, ROW, UNIT = 84.0, 46.0, 66.0, 13.8
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -19,7 +19,8 @@ def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> 
 
     A row is a setting. A circle is the exponential of the score that is subtracted, 2 to the
     offset; a dashed line leads from it as far as the slack allows. A triangle is the exponential
-    of a score that is so much `lower`, in units of e. The band is what e4m3 can hold.
+    of a score that is so much `lower`, in units of e. The band is what e4m3 can hold, and each row
+    says what becomes of it.
 
     >>> eight_bits([(8, 4)]).alt.split(". ")[1].split("; ")[0]
     'Offset 8, slack 4: a key with the score m has 2⁸, the largest allowed 2¹², above 448'
@@ -40,13 +41,19 @@ def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> 
     ]
     words = []
     for row, (offset, slack) in enumerate(settings):
-        y, most, low = TOP + ROW * row + 26, offset + slack, offset - lower / log(2)
+        y, most, low = TOP + ROW * row + 28, offset + slack, offset - lower / log(2)
         body += [
             text(4, y - 7, f"offset {offset:g}", text_anchor="start"),
             text(4, y + 10, f"slack {slack:g}", text_anchor="start"),
             line(x(FIRST), y, x(offset), y, "muted"),
         ]
         lost = low < SMALLEST
+        verdict = f"{_power(most)} becomes 448" if most > LARGEST else "fits"
+        verdict += ", small weights become 0" if lost else ", and so do small weights"
+        if most > LARGEST and not lost:
+            verdict = f"{_power(most)} becomes 448: wrong weights"
+        body.append(text(x(SMALLEST) + band / 2, y + 24, verdict, font_weight="600"))
+        body.append(text(x(low), y - 10, f"{lower:g} lower"))
         corners = (x(low) - 5, y + 5), (x(low) + 5, y + 5), (x(low), y - 5)
         points = " ".join(f"{number(across)},{number(down)}" for across, down in corners)
         fill = "paper" if lost else "ink"

@@ -88,9 +88,11 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     leans = {name: float(way @ (to[1] - to[0])) for name, way in ways.items()}
     told = ", ".join(f"{name} {decimal(lean)}" for name, lean in leans.items())
     label = f"A beam from {poles[0]} to {poles[1]}: {told}."
-    back, gives = leans["attention"] < leans["alone"], float(x[best] @ (to[1] - to[0]))
-    clear = abs(gives) > 0.1 and back == (gives < 0)
-    moves = f", which moves it towards {poles[not back]}" if clear else ""
+    gives = float(x[best] @ (to[1] - to[0]))
+    sign = np.sign(leans["attention"] - leans["alone"])
+    moves = ""
+    if sign * gives > 0.1 and sign * (leans["attention"] - leans["plain mean"]) > 0:
+        moves = f", which moves it towards {poles[int(sign > 0)]}"
     return [small, label, near, said + moves]
 
 

@@ -183,9 +183,11 @@
     ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
-    // Where it moves to, if the word that gives most clearly stands on that side.
-    const gives = lean(found.vectors[found.best]), back = lean(found.attention) < lean(found.alone);
-    return Math.abs(gives) > CLEAR && back === gives < 0 ? poles[back ? 0 : 1] : null;
+    // Where it moves to, if it moves further than the plain mean does and the word that gives most
+    // clearly stands on that side.
+    const to = ["attention", "plain mean", "alone"].map((way) => lean(found[way]));
+    const gives = lean(found.vectors[found.best]), sign = Math.sign(to[0] - to[2]);
+    return sign * gives > CLEAR && sign * (to[0] - to[1]) > 0 ? poles[sign < 0 ? 0 : 1] : null;
   };
 
   // Draw what the state says; the words are there already.
@@ -260,6 +262,7 @@
   const set = (tokens, asks) => {
     state = { ...state, tokens, asks };
     find("missing").replaceChildren();
+    find("copy").textContent = "Copy the link";
     spell();
     show();
   };
