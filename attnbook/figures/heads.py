@@ -136,12 +136,13 @@ One head loses who writes to whom, two keep it: from A to B, and from B to A.'
     def stamp(x: float, y: float, wide: float, row: Array, pair: Sequence[str], part: str) -> str:
         """Return the shares side by side: a mixture does not know their order."""
         body = rect(x, y, wide, 24, stroke="weight", stroke_width=1.5)
-        shares = dict(zip(pair, row[1:].tolist(), strict=True))
+        shares, centre = dict(zip(pair, row[1:].tolist(), strict=True)), x + wide / 2
         for place, name in enumerate(sorted(pair, key=list(codes).index)):
             long, there = round(wide * shares[name], 1), f"{part}-{place}"
             told = f"{shares[name]:g} {name}" if long > 60 else ""
             body += rect(x, y, long, 24, looks[name], fill_opacity="0.3", data_part=there)
-            body += text(round(x + long / 2, 1), y + 17, told, data_part=f"{there}-name")
+            middle = x + long / 2 if told else centre
+            body += text(round(middle, 1), y + 17, told, data_part=f"{there}-name")
             x = round(x + long, 1)
         return body
 

@@ -41,7 +41,7 @@ def roofline_explorer(
         return FOOT - (log10(rate) - low) / (high - low) * (FOOT - TOP)
 
     bend, roof = across(balance), up(peak)
-    still = [rect(LEFT, TOP, round(bend - LEFT, 1), FOOT - TOP, "grid", fill_opacity="0.45")]
+    still = [rect(LEFT, TOP, round(bend - LEFT, 1), FOOT - TOP, "grid", fill_opacity="0.3")]
     for rate in (peak, *(factor * 1e12 for factor in (1, 3, 10, 30, 100, 300))):
         if low <= log10(rate) <= log10(peak):
             still.append(line(LEFT, up(rate), RIGHT, up(rate), "grid"))
