@@ -100,7 +100,9 @@ def attention_modules(
     """
     generator = torch.Generator().manual_seed(seed)
     config = CONFIG_MAPPING[family](**_SMALL, **(SETTINGS | INDEXED)[family])
-    model = AutoModel.from_config(config, attn_implementation="eager")
+    with torch.random.fork_rng(devices=[]):  # the library draws what we do not, the MLPs
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config, attn_implementation="eager")
     given: list[tuple[torch.nn.Module, dict[str, Any]]] = []
 
     def listen(module: torch.nn.Module, unnamed: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -20,6 +20,17 @@ def test_modules_can_be_asked_again(family: str) -> None:
         assert torch.equal(first, again) and first.isfinite().all()
 
 
+def test_a_seed_decides_every_number() -> None:
+    # The library draws some weights itself, such as those of the MLP before the second layer.
+    torch.manual_seed(1)
+    _, (_, one) = models.attention_modules("deepseek_v32", n_tokens=7, seed=2)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    _, (_, other) = models.attention_modules("deepseek_v32", n_tokens=7, seed=2)
+    assert torch.equal(one["hidden_states"], other["hidden_states"])
+    assert torch.equal(before, torch.get_rng_state())  # and the caller's numbers stay the caller's
+
+
 def test_later_tokens_are_hidden_by_the_library_itself() -> None:
     module, arguments = models.attention_modules("llama", n_tokens=5)[0]
     before = module(**arguments)[0]
