@@ -184,11 +184,23 @@ def write_normalised(path: Path, notebook: Notebook) -> bool:
 # -- execute --------------------------------------------------------------------------------------
 
 
+# Run behind a notebook. Without manual_seed each process begins with another seed, of 64 bits.
+SEEDED = """
+import sys
+if torch := sys.modules.get("torch"):
+    now, seed = torch.default_generator.get_state(), torch.initial_seed()
+    untouched = torch.equal(now, torch.Generator().manual_seed(seed).get_state())
+    if seed > 2**40 and not untouched:
+        raise RuntimeError("torch has drawn numbers without torch.manual_seed")
+"""
+
+
 def execute(path: Path) -> None:
     """Run the notebook from top to bottom in its folder and store what it shows.
 
     The file is written only when no cell raises, but for those with the tag `raises-exception`.
-    That these do is a rule of the pages (tests/chapters/honesty).
+    That these do is a rule of the pages (tests/chapters/honesty). Nor is it written when torch drew
+    numbers that differ in each run, in a cell or in a library that it calls.
 
     Raises:
         NotebookError: which cell did not, and its traceback.
@@ -211,6 +223,7 @@ def execute(path: Path) -> None:
     for cell in node["cells"]:
         if cell["cell_type"] == "code":
             cell["execution_count"], cell["outputs"] = None, []
+    node["cells"].append(nbformat.v4.new_code_cell(SEEDED))  # type: ignore[no-untyped-call]
     client = NotebookClient(
         node,
         # Without encryption the kernel warns on each start that others could listen.
@@ -225,6 +238,7 @@ def execute(path: Path) -> None:
         client.execute()
     except (CellExecutionError, DeadKernelError, TimeoutError) as error:
         raise NotebookError(f"{path}, cell {number}:\n{error}") from None
+    node["cells"].pop()
     write_normalised(path, node)
 
 

@@ -132,6 +132,17 @@ def test_execute_stops_where_a_cell_fails_and_leaves_the_file(
     assert f"{path}, cell 2:" in said and "x / 0" in said and "ZeroDivisionError" in said
 
 
+def test_numbers_that_differ_in_each_run_are_not_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = code("import torch\nweights = torch.nn.Linear(1, 1)")
+    path = stored(tmp_path / "a.ipynb", drawn)
+    before = path.read_bytes()
+    assert notebooks.main(["execute", str(path)]) == 1
+    assert path.read_bytes() == before
+    assert "without torch.manual_seed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("deaths", "starts"), [(0, 1), (2, 3), (3, 3)])
 def test_a_kernel_whose_port_is_taken_is_started_again(deaths: int, starts: int) -> None:
     left = ["Kernel died before replying to kernel_info"] * deaths
