@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Array, axis_title, headline, line, rect, tag, text
-from attnbook.figures.labels import END, START
+from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
+from attnbook.figures.labels import END, HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib import masks
 from attnlib.numpy_dense import attention_scores, softmax
 
-# Two panels side by side: the formula as it was, and a form of today.
-LEFT, BESIDE, COLUMN, TOP, TALL = 58.0, 236.0, 19.5, 66.0, 170.0
-STRENGTHS = "weakest", "weak", "medium", "strong", "strongest"
+# What nobody gets has its bar somewhat apart from those of the keys.
+LEFT, TOP, TALL, WIDTH, APART = 66.0, 44.0, 170.0, 414.0, 14.0
+STRENGTHS = tuple(f"{n} of 5" for n in range(1, 6))
 
 # A form takes the scaled scores and the number of a setting, and returns the scores with a last
 # column, which is the score of giving to nobody.
@@ -93,77 +93,68 @@ def _verdict(last: Array, plain: Array) -> str:
     if list(map(_percent, last)) == list(map(_percent, plain)):
         return "nothing changes"
     top = int(np.argmax(plain))
-    return f"key {top} gets {_percent(last[top])}%, before {_percent(plain[top])}%"
-
-
-def _panel(left: float, name: str, weights: Array, before: Array) -> list[str]:
-    """Return the bars of one form, with its name; percents stand above what was before, too."""
-    foot, end = TOP + TALL, left + COLUMN * len(weights)
-    body = [text(left, TOP - 20, name, data_part=f"name-{left:g}", **START),
-            axis_title(left, foot + 36, "key that answers", **START)]
-    for level in (0.0, 0.5, 1.0):
-        y = foot - TALL * level
-        body.append(line(left, y, end, y, "grid" if level else "muted"))
-    for j, (weight, was) in enumerate(zip(weights, before, strict=True)):
-        x, part = left + COLUMN * j, f"{left:g}-{j}"
-        tall, free = round(TALL * float(weight), 1), round(TALL * float(max(weight, was)), 1) + 5
-        body += [
-            rect(x + 2, foot - tall, COLUMN - 4, tall, "weight", data_part=f"bar-{part}"),
-            text(x + COLUMN / 2, foot - free, _percent(weight), data_part=f"percent-{part}"),
-            text(x + COLUMN / 2, foot + 17, str(j)),
-        ]
-    return body
+    return f"key {top} gets {_percent(last[top])}%"
 
 
 def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
     """Return a moving figure: the weights of the last query before and after a form changes them.
 
-    A list picks the form of attention and a slider one of five strengths, from the mildest. The
-    left panel has the formula as it was, the right one the form, with dashes where the bars were,
-    and what a sink takes as a last bar.
+    A list picks the form of attention and a slider one of five strengths, from the mildest. Bars
+    have the weights in that form, the last one what a sink takes; outlines have those of the
+    formula as it was.
 
     Shapes:
         query (T, d), key (T, d), with T from 5 to 8.
     """
     q, k = np.asarray(query, dtype=np.float64), np.asarray(key, dtype=np.float64)
     n, plain = len(q), softmax(_plain(q, k, 0)[1])[-1]
-    forms = list(FORMS.values())
+    forms, column, foot = list(FORMS.values()), (WIDTH - LEFT - APART) / (len(q) + 1), TOP + TALL
+    still = [axis_title(12, TOP + TALL / 2, f"weights of query {n - 1}", upright=True)]
+    for level in (0.0, 0.5, 1.0):
+        y = foot - TALL * level
+        still += [line(LEFT, y, WIDTH, y, "grid" if level else "muted"),
+                  text(LEFT - 6, y + 4.5, f"{level:.0%}", **END)]
+    for below, words, look in ((18, "key", "ink"), (42, "before", "muted"), (62, "now", "weight")):
+        still.append(text(LEFT - 6, foot + below, words, fill=look, **END))
+    outlines = []
+    for j, was in enumerate(plain[:-1]):
+        x, tall = LEFT + column * j, number(round(TALL * float(was), 1))
+        outline = f"M{number(x + 3)} {number(foot)}v-{tall}h{number(column - 6)}v{tall}"
+        outlines.append(tag("path", d=outline, fill="none", stroke="muted", stroke_width=1.5,
+                            stroke_dasharray="4 3"))
+        still += [text(x + column / 2, foot + 18, str(j)),
+                  text(x + column / 2, foot + 42, _percent(was), fill="muted")]
+    top = int(np.argmax(plain))
+    outlines.append(text(LEFT + column * (top + 1) + 2, foot - TALL * plain[top] + 11, "before",
+                         fill="muted", **START, **HALO))
 
     def draw(form: int, setting: int) -> Frame:
         name, scores = forms[form](q, k, setting)
         last = softmax(scores)[-1]
-        verdict = f"{list(FORMS)[form]}: {_verdict(last, plain)}"
-        verdict = verdict[0].upper() + verdict[1:]
-        foot = TOP + TALL
-        body = [headline(4, 20, verdict, "verdict"),
-                axis_title(14, TOP + TALL / 2, f"weights of query {n - 1}", upright=True),
-                *_panel(LEFT, "the formula as it was", plain[:-1], plain[:-1]),
-                *_panel(BESIDE, name, last[:-1], plain[:-1])]
-        for level in (0.0, 0.5, 1.0):
-            body.append(text(LEFT - 4, foot - TALL * level + 4.5, f"{level:.0%}", **END))
-        for j, was in enumerate(plain[:-1]):
-            y = foot - round(TALL * float(was), 1)
-            body.append(tag("path", d=f"M{BESIDE + COLUMN * j + 1:g} {y:g}h{COLUMN - 2:g}",
-                            stroke="ink", stroke_width=1.5, stroke_dasharray="4 3", fill="none"))
-        x, tall = BESIDE + COLUMN * n, round(TALL * float(last[-1]), 1)
-        shown = _percent(last[-1]) if tall else ""
-        body += [rect(x + 2, foot - tall, COLUMN - 4, tall, "muted", data_part="bar-nobody"),
-                 text(x + COLUMN / 2, foot - tall - 5, shown, data_part="percent-nobody"),
-                 axis_title(x + COLUMN, foot + 36, "nobody" if tall else "", data_part="nobody",
-                            **END)]
-        shares = [_percent(weight) for weight in last]
+        verdict = f"{name[0].upper()}{name[1:]}: {_verdict(last, plain)}"
+        shares, bars = [_percent(weight) for weight in last], []
+        for j, (weight, share) in enumerate(zip(last, shares, strict=True)):
+            x, tall = LEFT + column * j + APART * (j == n), round(TALL * float(weight), 1)
+            look = "weight" if j < n else "muted"
+            shown = share if j < n or weight else ""
+            bars += [rect(x + 3, foot - tall, column - 6, tall, look, data_part=f"bar-{j}"),
+                     text(x + column / 2, foot + 62, shown, fill=look, font_weight="600",
+                          data_part=f"percent-{j}")]
+        nobody = axis_title(WIDTH, foot + 18, "nobody" if last[-1] else "", data_part="nobody",
+                            **END)
         given = ", ".join(f"key {j} {share}" for j, share in enumerate(shares[:-1]))
-        told = f"{verdict} ({name}).\nQuery {n - 1} in percent: {given}, nobody {shares[-1]}."
+        told = f"{verdict}.\nQuery {n - 1} in percent: {given}, nobody {shares[-1]}."
+        body = [headline(4, 20, verdict, "verdict"), *still, *bars, nobody, *outlines]
         return Frame("".join(body), told, [(name, *shares)])
 
     return moving(
         draw,
         [
             Control("form", "form", tuple(FORMS), start=5, kind="choice"),
-            Control("setting", "how strong", STRENGTHS, start=3, pace=1),
+            Control("setting", "strength", STRENGTHS, start=3, pace=1),
         ],
-        BESIDE + COLUMN * (n + 1) + 6,
-        TOP + TALL + 46,
+        WIDTH,
+        foot + 70,
         columns=("form", *(f"key {j}" for j in range(n)), "nobody"),
         about="the forms of attention",
     )
