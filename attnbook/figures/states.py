@@ -13,9 +13,8 @@ from attnbook.figures.drawing import Array, axis_title, headline, line, number, 
 from attnbook.figures.labels import HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 346.0, 60.0, 250.0, 420.0
-OLDEST, NEWEST, KEPT = 176.0, 276.0, 410.0
-COLUMNS, ROW = ("oldest", "newest", "numbers kept"), 20.0
+LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 302.0, 60.0, 250.0, 416.0
+COLUMNS = "oldest", "newest", "numbers kept"
 # Colour is never the only carrier: series differ in colour, dash and width.
 LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
 
@@ -49,31 +48,28 @@ def recall_explorer(
         found = [np.asarray(row, dtype=np.float64) for row in rows]
         means[name] = [row.reshape(-1, step).mean(axis=1) for row in found]
     unit, pair = FOOT - TOP, (RIGHT - LEFT) / counts[-1]
-    still, written = [], f"pair, in the order of writing (means of {step})"
+    still = []
     for level in (0, 0.5, 1):
         y = FOOT - unit * level
         still.append(line(LEFT, y, RIGHT, y, "grid" if level else "muted"))
         still.append(text(LEFT - 8, y + 4.5, str(level), text_anchor="end"))
-    like = "answer like its value (1: same)"
-    still.append(axis_title(14, (TOP + FOOT) / 2, like, upright=True))
+    still.append(axis_title(14, (TOP + FOOT) / 2, "cosine of answer and value", upright=True))
     for place in (counts[-1] * quarter // 4 for quarter in range(5)):
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
+    written = f"pairs, oldest to newest (means of {step})"
     still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, written))
-    below = FOOT + 64
-    for x, words in zip((OLDEST, NEWEST, KEPT), COLUMNS, strict=True):
-        still.append(axis_title(x, below, words, text_anchor="end"))
     middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
     def draw(place: int) -> Frame:
         n, body, shown, verdicts = counts[place], [], [], []
-        # A name stands at the end of its line, and below those that it would touch.
+        # At the end of a line stand its name and, below, what it keeps: never on another's.
         beside, free = {}, -math.inf
         for name in sorted(means, key=lambda name: -means[name][place][-1]):
             beside[name] = max(round(FOOT - unit * means[name][place][-1], 1) + 4.5, free)
-            free = beside[name] + 15
+            free = beside[name] + 34
         for index, (name, rows) in enumerate(means.items()):
             look, dash, width = LOOKS[index]
             heights = np.round(FOOT - unit * rows[place], 1)
@@ -87,21 +83,17 @@ def recall_explorer(
                 )
             )
             kept = 2 * d_k * n if name == "softmax" else d_k**2
-            cells = [*(f"{rows[place][end]:.2f}" for end in (0, -1)), f"{kept:,}"]
-            y = below + ROW * (index + 1)
             body += [
                 tag("polyline", points=points, fill="none", stroke_linejoin="round", stroke=look,
                     stroke_width=width, stroke_dasharray=dash, data_part=f"line-{index}"),
                 tag("circle", cx=xs[-1], cy=heights[-1], r=4, fill=look,
                     data_part=f"end-{index}"),
-                text(xs[-1] + 10, beside[name], name, fill=look, data_part=f"name-{index}", **HALO,
-                     **START),
-                text(4, y, name, fill=look, **START),
-                *(text(x, y, cell, text_anchor="end", font_weight="600",
-                       data_part=f"{end}-{index}")
-                  for x, cell, end in zip((OLDEST, NEWEST, KEPT), cells, COLUMNS, strict=True)),
+                text(xs[-1] + 10, beside[name], name, fill=look, font_weight="600",
+                     data_part=f"name-{index}", **HALO, **START),
+                text(xs[-1] + 10, beside[name] + 15, f"{kept:,} numbers",
+                     data_part=f"kept-{index}", **HALO, **START),
             ]
-            shown += cells
+            shown += [*(f"{rows[place][end]:.2f}" for end in (0, -1)), f"{kept:,}"]
             price = f" with {kept / d_k**2:g}× the numbers" if name == "softmax" else ""
             verdicts.append(_verdict(name, rows[place]) + price)
         words = ", ".join(verdicts)
@@ -115,7 +107,7 @@ def recall_explorer(
         draw,
         [Control("pairs", "pairs written", tuple(map(str, counts)), len(counts) - 1, pace=0.6)],
         WIDTH,
-        below + ROW * len(means) + 10,
+        FOOT + 46,
         columns=("pairs", *(f"{name}: {end}" for name in means for end in COLUMNS)),
         about="what is read back of each pair",
     )
