@@ -1,8 +1,7 @@
-"""A layer from top to bottom, with what today's models change: chapter 18, and below chapter 21."""
+"""A layer from top to bottom, with what today's models change: chapter 18."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from attnbook.figures.drawing import Drawing, arrow, line, rect, tag, text
@@ -10,7 +9,7 @@ from attnbook.figures.products import lowered
 
 
 class Box(NamedTuple):
-    """A step: its lines of words and colour, its two ends, and the ways that lead in and out."""
+    """A step: its words and colour, its two ends, and the ways that lead in and out."""
 
     words: str
     shade: str
@@ -31,7 +30,7 @@ class Row(NamedTuple):
 
 # The ways of queries, keys and values, of the weights, and of the output.
 Q, K, V, A, Y = 40.0, 116.0, 192.0, 78.0, 116.0
-HALF, HIGH, STEP, LETTERS = 34.0, 26.0, 44.0, 18.0
+HALF, HIGH, STEP = 34.0, 26.0, 44.0
 TOP, NOTES, WIDTH = 52.0, 244.0, 446.0
 
 
@@ -72,48 +71,35 @@ ROWS = (
 def layer_today() -> Drawing:
     """Return the drawing of a layer: the steps of the formula of 2017, and what models change.
 
+    A box with a full frame is a step of 2017, and one with a dashed frame is added. Beside it
+    stands what is new there, and below who has it.
+
     >>> layer_today().alt[:46]
     'One layer from top to bottom, in 12 steps. New'
     """
-    told = [f"{row.boxes[0].words}: {row.change} ({row.who})" for row in ROWS if row.change]
-    alt = f"One layer from top to bottom, in {len(ROWS)} steps. New or changed: {'; '.join(told)}."
-    return steps_of_layer(ROWS, (Q, K, V), Y, alt)
-
-
-def steps_of_layer(
-    rows: Sequence[Row], ways: Sequence[float], out: float, alt: str,
-    notes: float = NOTES, width: float = WIDTH,
-) -> Drawing:
-    """Return a drawing of rows of boxes, from X through the `ways` to the way `out`.
-
-    A box with a full frame is a step of the formula of 2017, and one with a dashed frame is added.
-    Beside it, from `notes` on, stands what is new there, and below who has it or what it does.
-    """
-    edges = [edge for row in rows for box in row.boxes for edge in (box.left, box.right)]
-    start, end = min(edges), max(edges)
-    ends, top = dict.fromkeys(ways, 26.0), TOP
+    start, end = Q - HALF, V + HALF
+    ends, top = dict.fromkeys((Q, K, V), 26.0), TOP
     body = [rect(start, 2, end - start, 24, "paper", stroke="ink", rx=4),
             text((start + end) / 2, 19, "X: a row for each token")]
-    for boxes, is_old, change, who in rows:
-        high = HIGH + LETTERS * max(box.words.count("\n") for box in boxes)
+    for boxes, is_old, change, who in ROWS:
         for words, shade, left, right, ins, outs in boxes:
             body += [arrow(way, ends[way], way, top, "muted") for way in ins]
             dash = {"stroke_dasharray": None if is_old else "5 3"}
-            body.append(rect(left, top, right - left, high, "paper", stroke=shade,
-                             stroke_width=1.6, rx=4, **dash))
             body += [
-                tag("text", lowered(part), x=(left + right) / 2, y=top + 18 + LETTERS * n,
-                    fill="ink", text_anchor="middle", font_size=13)
-                for n, part in enumerate(words.split("\n"))
+                rect(left, top, right - left, HIGH, "paper", stroke=shade, stroke_width=1.6, rx=4,
+                     **dash),
+                tag("text", lowered(words), x=(left + right) / 2, y=top + 18, fill="ink",
+                    text_anchor="middle", font_size=13),
             ]
-            ends |= dict.fromkeys(outs, top + high)
+            ends |= dict.fromkeys(outs, top + HIGH)
         if change:
             body += [
-                line(right + 2, top + high / 2, notes - 4, top + high / 2, "muted", "1 4"),
-                text(notes, top + high / 2 - 3, change, text_anchor="start", font_weight="600"),
-                text(notes, top + high / 2 + 13, who, text_anchor="start", fill="muted"),
+                line(right + 2, top + HIGH / 2, NOTES - 4, top + HIGH / 2, "muted", "1 4"),
+                text(NOTES, top + HIGH / 2 - 3, change, text_anchor="start", font_weight="600"),
+                text(NOTES, top + HIGH / 2 + 13, who, text_anchor="start", fill="muted"),
             ]
-        top += high + STEP - HIGH
-    body += [arrow(out, ends[out], out, top, "muted"),
-             text(out, top + 15, "a new row for each token")]
-    return Drawing.from_elements("".join(body), width, top + 22, alt)
+        top += STEP
+    body += [arrow(Y, ends[Y], Y, top, "muted"), text(Y, top + 15, "a new row for each token")]
+    told = [f"{row.boxes[0].words}: {row.change} ({row.who})" for row in ROWS if row.change]
+    alt = f"One layer from top to bottom, in {len(ROWS)} steps. New or changed: {'; '.join(told)}."
+    return Drawing.from_elements("".join(body), WIDTH, top + 22, alt)
