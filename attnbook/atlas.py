@@ -58,6 +58,7 @@ class Card(NamedTuple):
     heads: str
     sizes: str
     words: str
+    keys: str = "own keys"  # what a token leaves in a layer that keeps all: "shared keys", ...
 
     def leaves(self) -> float:
         """Return the bytes that a token leaves for good, in all layers together."""
@@ -103,7 +104,9 @@ def card(model: Released) -> Card:
         layers[-n_shared:] = [Layer("shared")] * n_shared
     words = "; ".join(_words(settings, model.words))
     way = _way(settings, {layer.kind for layer in layers})
-    return Card(model.model, model.released, way, layers, *_heads(settings, model.words), words)
+    heads, sizes = _heads(settings, model.words)
+    keys = _way(settings, set())
+    return Card(model.model, model.released, way, layers, heads, sizes, words, keys)
 
 
 def _filled(settings: dict[str, Any]) -> dict[str, Any]:
