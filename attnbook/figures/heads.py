@@ -100,125 +100,104 @@ def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str])
     )
 
 
-# `which_head`: the shares of the sender that one head may give; a letter's width; the tops of the
-# tokens, of the envelope that one head writes, and of the one that two heads write.
+# `which_head`: the shares of the sender that one head may give; the left edges of both envelopes,
+# their width and height; the tops of those that one head writes and that two heads write.
 SHARES = 0.0, 0.3, 0.5, 0.7, 1.0
-LETTER, TOKENS, ONE, TWO, PAPER = 200.0, 30.0, 88.0, 206.0, 80.0
+EDGES, LETTER, PAPER, ONE, TWO = (2.0, 222.0), 212.0, 76.0, 84.0, 204.0
 
 
 def which_head(
-    people: Mapping[str, ArrayLike], pairs: Sequence[tuple[str, str]], weights: ArrayLike
+    people: Mapping[str, ArrayLike], pair: tuple[str, str], weights: ArrayLike
 ) -> MovingDrawing:
-    """Return a moving figure: whose addresses one head and two heads write on two envelopes.
+    """Return a moving figure: the addresses that one head and two heads write on two envelopes.
 
     The two letters are between the same two people, one in each direction. The reader picks how
-    much of its weight the one head gives to the sender. The colours of a stamp are the people whose
-    addresses are in it, each as wide as its weight. The envelope names those whose address comes
-    out, to two decimals; the table has all entries.
+    much of its weight the one head gives to the sender. Of each address on an envelope the colours
+    are the people that are in it, each as wide as its weight; a tick stands where it is right, to
+    two decimals, and a cross where it is not. The table has all entries.
 
     Shapes:
-        an address (m,) of entries from −1 to 1 for each person, at most three, weights (2, 3): what
-        the token *letter* gives to itself, the sender and the recipient in each of the two heads.
+        an address (m,) of entries from −1 to 1 for each person, weights (2, 3): what the token
+        *letter* gives to itself, the sender and the recipient in each of the two heads.
 
-    >>> which_head({"A": [1.0], "B": [-1.0]}, [("A", "B")], [[0, 1, 0], [0, 0, 1]]).alt
-    'One head gives 0.5 to the sender, 0.5 to the recipient: from ? to ?, and from ? to ?. \
-One head loses who writes to whom, two keep it: from A to B, and from B to A.'
+    >>> which_head({"A": [1.0], "B": [-1.0]}, ("A", "B"), [[0, 1, 0], [0, 0, 1]]).alt
+    'One head, 0.5 to the sender, writes the same on both envelopes: 0 of 4 addresses are right. \
+Two heads: 4 of 4 are right.'
     """
     heads = np.asarray(weights, dtype=np.float64)
     codes = {name: np.asarray(code, dtype=np.float64) for name, code in people.items()}
-    m = len(next(iter(codes.values())))
-    looks = dict(zip(codes, ("plus", "minus", "muted"), strict=False))
+    m, looks = len(codes[pair[0]]), dict(zip(sorted(pair), ("plus", "minus"), strict=True))
 
-    def written(found: Array, name: str) -> str:
-        """Return the name if its address has been found, or a question mark."""
-        return name if np.abs(found - codes[name]).max() < 0.006 else "?"
-
-    def stamp(x: float, y: float, wide: float, row: Array, pair: Sequence[str], part: str) -> str:
+    def address(x: float, y: float, row: Array, way: Sequence[str], part: str) -> str:
         """Return the shares side by side: a mixture does not know their order."""
-        body = rect(x, y, wide, 24, stroke="weight", stroke_width=1.5)
-        shares, centre = dict(zip(pair, row[1:].tolist(), strict=True)), x + wide / 2
-        for place, name in enumerate(sorted(pair, key=list(codes).index)):
+        wide = LETTER - 84
+        shares, body = dict(zip(way, row[1:].tolist(), strict=True)), ""
+        left = x
+        for place, name in enumerate(sorted(way)):
             long, there = round(wide * shares[name], 1), f"{part}-{place}"
-            told = f"{shares[name]:g} {name}" if long > 60 else ""
-            body += rect(x, y, long, 24, looks[name], fill_opacity="0.3", data_part=there)
-            middle = x + long / 2 if told else centre
+            told = name if shares[name] == 1 else f"{shares[name]:g} {name}"
+            told = told if long > 7.2 * len(told) else f"{shares[name]:g}" if long > 24 else ""
+            middle = left + long / 2 if told else x + wide / 2
+            body += rect(left, y, long, 24, looks[name], fill_opacity="0.3", data_part=there)
             body += text(round(middle, 1), y + 17, told, data_part=f"{there}-name")
-            x = round(x + long, 1)
+            left = round(left + long, 1)
+        return body + rect(x, y, wide, 24, stroke="ink")
+
+    def envelope(x0: float, top: float, rows: Sequence[Array], way: Sequence[str],
+                 right: Sequence[bool], part: str) -> str:
+        """Return an envelope with two addresses, and whether each is right."""
+        body = rect(x0, top, LETTER, PAPER, "paper", rx=5, stroke="ink", stroke_width=2)
+        for line_no, (word, row, good) in enumerate(zip(("from", "to"), rows, right, strict=True)):
+            y, there = top + 10 + 32 * line_no, f"{part}-{line_no}"
+            body += text(x0 + 8, y + 17, word, text_anchor="start")
+            body += address(x0 + 46, y, row, way, there)
+            body += text(x0 + LETTER - 19, y + 19, "✓" if good else "✗", font_size=19,
+                         font_weight="600", data_part=f"{there}-right")
         return body
 
-    def one_letter(
-        x0: float, side: str, pair: Sequence[str], one: Array
-    ) -> tuple[str, Array, list[str]]:
-        """Return a letter with two envelopes, what the heads have found, and whose it is."""
-        addresses = np.stack([np.zeros(m), *(codes[name] for name in pair)])
-        found = np.round(np.vstack([one, heads]) @ addresses, 2) + 0.0
-        body, left = "", x0 + 10
-        for end, (word, name) in enumerate(zip(("from", "to"), pair, strict=True)):
-            # The lines go to the shares of the one head.
-            x, weight = x0 + LETTER * (0.25 + 0.5 * end), float(one[1 + end])
-            first = name == min(pair, key=list(codes).index)
-            middle = left + (LETTER - 20) * (weight / 2 if first else 1 - weight / 2)
-            body += tag("line", x1=x, y1=TOKENS + 25, x2=round(middle, 1), y2=ONE + 10,
-                        stroke="weight", stroke_width=number(9 * weight),
-                        data_part=f"flow-{side}-{end}")
-            body += rect(x - 46, TOKENS, 92, 24, "paper")
-            body += rect(x - 46, TOKENS, 92, 24, looks[name], fill_opacity="0.3", stroke="key",
-                         stroke_dasharray="5 3", data_part=f"token-{side}-{end}")
-            body += text(x, TOKENS + 17, f"{word} {name}", data_part=f"token-name-{side}-{end}")
-        whose = [
-            "from {} to {}".format(*map(written, halves, pair))
-            for halves in (found[[0, 0]], found[1:])
-        ]
-        for top, words in zip((ONE, TWO), whose, strict=True):
-            body += rect(x0 + 1, top, LETTER - 2, PAPER, "paper", rx=5, stroke="ink",
-                         stroke_width=2)
-            body += text(x0 + LETTER / 2, top + 64, words, font_size=15, font_weight="600",
-                         fill="output", data_part=f"whose-{side}-{top:g}")
-        body += stamp(left, ONE + 12, LETTER - 20, one, pair, f"one-{side}")
-        for n, row in enumerate(heads):
-            body += stamp(left + n * 94, TWO + 12, 86, row, pair, f"two-{side}-{n}")
-        return body, found, whose
-
-    def draw(pair: int, place: int) -> Frame:
+    def draw(place: int) -> Frame:
         share = SHARES[place]
         one = np.array([0, share, 1 - share]).round(2)
-        ways = pairs[pair], pairs[pair][::-1]
-        (left, found, whose), (right, other, others) = (
-            one_letter(x0, side, way, one)
-            for x0, side, way in ((0, "there", ways[0]), (416 - LETTER, "back", ways[1]))
-        )
-        same = np.abs(found[0] - other[0]).max() < 0.006
-        title = "One head " + (
-            "loses who writes to whom, two keep it" if same
-            else "mixes two addresses, two keep both" if 0 < share < 1
-            else "keeps one address, two keep both"
-        )
-        told = f"One head gives {share:g} to the sender, {one[2]:g} to the recipient"
-        seen = f"one head, {share:g} to the sender: envelopes "
-        body = [
-            headline(2, 17, title, "title"),
-            left, right,
-            text(2, ONE + PAPER + 18, seen + ("the same" if same else "differ"),
-                 text_anchor="start", font_weight="600", data_part="one"),
-            text(2, TWO + PAPER + 18, "two heads: each writes its half of the envelope",
-                 text_anchor="start", font_weight="600"),
-        ]
-        said = [f"{one_of}, and {other_of}" for one_of, other_of in zip(whose, others, strict=True)]
-        rows = []
-        for way, halves in zip(ways, (found, other), strict=True):
-            cells = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in halves]
+        body, table, right, mixtures = [], [], [0, 0], []
+        for x0, way in zip(EDGES, (pair, pair[::-1]), strict=True):
+            body.append(text(x0 + LETTER / 2, 48, "letter from {} to {}".format(*way)))
+            addresses = np.stack([np.zeros(m), *(codes[name] for name in way)])
+            found = np.round(np.vstack([one, heads]) @ addresses, 2) + 0.0
+            mixtures.append(found[0])
+            for n, (top, rows, halves) in enumerate(
+                ((ONE, [one, one], found[[0, 0]]), (TWO, list(heads), found[1:]))
+            ):
+                good = [
+                    bool(np.abs(half - codes[name]).max() < 0.006)
+                    for half, name in zip(halves, way, strict=True)
+                ]
+                right[n] += sum(good)
+                body.append(envelope(x0, top, rows, way, good, f"{n}-{way[0]}"))
+            cells = [", ".join(f"{v:g}".replace("-", "−") for v in row) for row in found]
             name = " to ".join(way)
-            rows += [(name, f"one head, {share:g}", cells[0], ""), (name, "two heads", *cells[1:])]
-        return Frame("".join(body), f"{told}: {said[0]}.\n{title}: {said[1]}.", rows)
+            table += [(name, f"one head, {share:g}", cells[0], ""), (name, "two heads", *cells[1:])]
+        same = np.abs(mixtures[0] - mixtures[1]).max() < 0.006
+        writes = (
+            "writes the same on both envelopes" if same
+            else "writes a mixture for both people" if 0 < share < 1
+            else "has room for one person only"
+        )
+        given = f"one head, {share:g} to the sender"
+        body += [
+            headline(2, 18, f"One head {writes}", "title"),
+            *(text(2, top - 9, f"{words}: {count} of 4 right", text_anchor="start",
+                   font_weight="600", data_part=f"count-{top:g}")
+              for top, words, count in zip((ONE, TWO), (given, "two heads"), right, strict=True)),
+        ]
+        said = (f"{given.capitalize()}, {writes}: {right[0]} of 4 addresses are right.\n"
+                f"Two heads: {right[1]} of 4 are right.")
+        return Frame("".join(body), said, table)
 
     return moving(
         draw,
-        (
-            Control("pair", "people", tuple(map(" and ".join, pairs)), kind="choice"),
-            Control("share", "to the sender", tuple(f"{s:g}" for s in SHARES), 2),
-        ),
-        416,
-        TWO + PAPER + 26,
+        (Control("share", "to the sender", tuple(f"{s:g}" for s in SHARES), 2),),
+        436,
+        TWO + PAPER + 2,
         columns=("letter", "weights", f"places 0 to {m - 1}", f"places {m} to {2 * m - 1}"),
         about="which head takes what",
     )

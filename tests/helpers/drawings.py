@@ -233,7 +233,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "turned_query": lambda: figures.turned_query(
         DRINK_KEYS, PRICES, DRINKS, features=("hot", "caffeine"), answer="price"
     ),
-    "which_head": lambda: figures.which_head(PEOPLE, LETTERS, HEADS),
+    "which_head": lambda: figures.which_head(PEOPLE, LETTERS[0], HEADS),
     "word_in_context": lambda: figures.word_in_context(BANKS),
 }
 
