@@ -18,6 +18,7 @@ from attnbook.figures.drawing import (
     tag,
     text,
 )
+from attnbook.figures.labels import HALO
 from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
 from attnbook.figures.products import lowered
 
@@ -203,134 +204,141 @@ Two heads: 4 of 4 are right.'
     )
 
 
-def _spread(middle: float, step: float, count: int) -> list[float]:
-    """Places at equal steps, about the middle."""
-    return [middle + (index - (count - 1) / 2) * step for index in range(count)]
-
-
-# `heads_diagram`: a number's side, the room for the names at the left, and the tops of its rows.
-UNIT, SIDE = 6.0, 84.0
+# `heads_diagram`: a number's side, the room for the names at the left and between heads, which row
+# and column the last product frames (they cross no name), and the tops of the rows.
+UNIT, SIDE, BETWEEN, FRAMED = 6.0, 86.0, 28.0, (-1, 6)
 COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
-TOPS = (46.0, 116.0, 188.0, 248.0, 328.0, 390.0)
+TOPS = (32.0, 112.0, 192.0, 266.0, 340.0)
 
 
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> MovingDrawing:
     """Return a moving figure: the way from X through the heads to the output, in five steps.
 
-    Every matrix has its true shape, a small square a number. Pieces of one head have its number; a
-    dashed frame stays where a piece has been.
+    Every matrix has its true shape, a small square a number. Each head has its shade and its
+    number, and lines lead from a piece to where it goes. Of the last product a number is framed,
+    with the row and the column that make it.
     """
-    widths = {"Q": d_k, "K": d_k, "V": d_v}
-    wide = UNIT * (2 * d_k + d_v) + 8  # the three pieces of a head, with their gaps
-    width, tall = SIDE + n_heads * (wide + 18) + 2, UNIT * n_tokens
+    sizes, found = {"Q": d_k, "K": d_k, "V": d_v}, n_heads * d_v
+    tall, group = UNIT * n_tokens, UNIT * (2 * d_k + d_v) + 12  # a head's Q, K and V with gaps
+    width, last = SIDE + n_heads * (group + BETWEEN), UNIT * (found + 2 * d_model) + 52
     middle = (SIDE + width) / 2
-    columns = _spread(middle, wide + 18, n_heads)
-    strips = _spread(middle, (width - SIDE) / 3, 3)
-    steps = ("project", "split", "attend", "concatenate", "times W_O")
+    heads = [SIDE + (n + 0.5) * (group + BETWEEN) for n in range(n_heads)]
+    strips = [SIDE + (place + 0.5) * (width - SIDE) / 3 for place in range(3)]
+    joined = middle - last / 2
+    steps = ("project", "split", "attend", "join", "mix")
     titles = ("One product gives the queries of all heads", "Each head gets its own columns",
               "Each head attends by itself", "The outputs come side by side",
-              "The last product mixes the heads")
-    found = n_heads * d_v
+              "Each number of Y is made of all heads")
 
-    def block(x: float, top: float, wide: int, colour: str, words: str = "",
-              part: str | None = None, there: bool = True) -> str:
+    def block(x: float, top: float, wide: int, colour: str, words: str = "", head: int = 0,
+              high: int = n_tokens) -> str:
         """Return a matrix with its upper left corner at (x, top), ruled into its numbers."""
-        w = UNIT * wide
-        ruled = [f"M{number(UNIT * n)} 0v{number(tall)}" for n in range(1, wide)]
-        ruled += [f"M0 {number(UNIT * n)}h{number(w)}" for n in range(1, n_tokens)]
-        shade = SHADES[int(words or 0) % len(SHADES)]
-        inner = (
-            rect(0, 0, w, tall, "paper")
-            + rect(0, 0, w, tall, colour, fill_opacity=number(shade), stroke=colour)
+        w, h = UNIT * wide, UNIT * high
+        ruled = [f"M{number(x + UNIT * n)} {number(top)}v{number(h)}" for n in range(1, wide)]
+        ruled += [f"M{number(x)} {number(top + UNIT * n)}h{number(w)}" for n in range(1, high)]
+        shade = number(SHADES[head % len(SHADES)])
+        return (
+            rect(x, top, w, h, "paper")
+            + rect(x, top, w, h, colour, fill_opacity=shade, stroke=colour)
             + tag("path", d="".join(ruled), stroke=colour, stroke_opacity="0.3", stroke_width=0.6)
-            + text(w / 2, tall / 2 + 6, words, font_size=17, font_weight="600")
+            + text(x + w / 2, top + h / 2 + 5, words, font_size=15, font_weight="600")
         )
-        moves = f"translate({number(x)} {number(top)})"
-        return tag("g", inner, transform=moves, opacity=number(there), data_part=part)
 
-    def ghost(x: float, top: float, wide: int, colour: str, part: str, there: bool) -> str:
-        """Return what stays where a piece has been."""
-        return rect(x, top, UNIT * wide, tall, colour, fill_opacity="0.1", stroke=colour,
-                    stroke_dasharray="2 3", opacity=number(there), data_part=part)
+    def way(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
+        return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour, stroke_width=1.5,
+                   stroke_opacity="0.7")
 
-    def shape(x: float, y: float, words: str, colour: str, part: str, there: bool) -> str:
-        return text(x, y, words, fill=colour, opacity=number(there), data_part=part)
+    def raised(words: str, x: float, y: float, colour: str) -> str:
+        """Return a name with lowered letters, and the paper around it."""
+        return tag("text", words, x=x, y=y, font_size=13, fill=colour, text_anchor="middle",
+                   **HALO)
+
+    rows = ["", "", "", "", ""]
+    x = middle - UNIT * d_model / 2
+    rows[0] += block(x, TOPS[0], d_model, "muted", "X")
+    rows[0] += text(x + UNIT * d_model + 8, TOPS[0] + tall / 2 + 5, f"{n_tokens} × {d_model}",
+                    text_anchor="start")
+    for (letter, size), at in zip(sizes.items(), strips, strict=True):
+        colour, name = COLOUR_OF[letter], lowered(f"XW_{letter}")
+        rows[0] += way(middle, TOPS[0] + tall, at, TOPS[1] - 20, "muted")
+        rows[0] += raised(f"{name}\u2002{n_tokens} × {n_heads * size}", at, TOPS[1] - 7, colour)
+        for n in range(n_heads):
+            left = at + UNIT * size * (n - n_heads / 2)
+            rows[0] += block(left, TOPS[1], size, colour, str(n), n)
+    pieces = ""
+    for n, at in enumerate(heads):
+        left, out = at - group / 2, at + (UNIT * (n_tokens - d_v) + 34) / 2
+        weights = at - (UNIT * (n_tokens + d_v) + 34) / 2
+        for place, ((letter, size), strip) in enumerate(zip(sizes.items(), strips, strict=True)):
+            colour, here = COLOUR_OF[letter], left + UNIT * size / 2
+            start = strip + UNIT * size * (n + 0.5 - n_heads / 2)
+            rows[1] += way(start, TOPS[1] + tall, here, TOPS[2], colour)
+            pieces += block(left, TOPS[2], size, colour, f"{letter}{n}", n)
+            goal = out - 17 if letter == "V" else weights + tall * (place + 1) / 3
+            foot = TOPS[3] + (tall / 2 - 9) * (letter == "V")
+            rows[2] += way(here, TOPS[2] + tall, goal, foot, colour)
+            left += UNIT * size + 6
+        rows[2] += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n)
+        rows[2] += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =")
+        rows[2] += block(out, TOPS[3], d_v, "output", f"O{n}", n)
+        there = joined + UNIT * n * d_v
+        rows[3] += way(out + UNIT * d_v / 2, TOPS[3] + tall, there + UNIT * d_v / 2, TOPS[4],
+                       "output")
+    rows[1] += pieces
+    matrix, result = joined + UNIT * found + 26, joined + last - UNIT * d_model
+    for n in range(n_heads):
+        rows[3] += block(joined + UNIT * n * d_v, TOPS[4], d_v, "output", f"O{n}", n)
+        rows[4] += block(matrix, TOPS[4] + UNIT * n * d_v, d_model, "muted", "", n, d_v)
+    row, column = FRAMED[0] % n_tokens, FRAMED[1]
+    framed: dict[str, Any] = {"stroke": "ink", "stroke_width": 2.5}
+    under, half = TOPS[4] + tall + 17, UNIT * d_model / 2
+    rows[3] += text(joined + UNIT * found / 2, under, f"{n_tokens} × {found}", fill="output")
+    rows[4] += block(result, TOPS[4], d_model, "muted", "Y")
+    rows[4] += "".join((
+        text(matrix - 13, TOPS[4] + tall / 2 + 5, "·"),
+        text(result - 13, TOPS[4] + tall / 2 + 5, "="),
+        text(result + half, under, f"{n_tokens} × {d_model}"),
+        raised(f"{lowered('W_O')}\u2002{found} × {d_model}", matrix + half,
+               TOPS[4] + UNIT * found + 17, "ink"),
+        rect(joined, TOPS[4] + UNIT * row, UNIT * found, UNIT, **framed),
+        rect(matrix + UNIT * column, TOPS[4], UNIT, UNIT * found, **framed),
+        rect(result + UNIT * column, TOPS[4] + UNIT * row, UNIT, UNIT, **framed),
+    ))
+    told = (
+        f"X ({n_tokens} × {d_model}) gives X W_Q and X W_K ({n_tokens} × {n_heads * d_k} "
+        f"each) and X W_V ({n_tokens} × {found})",
+        f"each is cut into {n_heads} pieces, one a head: {n_tokens} × {d_k}, and "
+        f"{n_tokens} × {d_v} for values",
+        f"each head has its own weights ({n_tokens} × {n_tokens}) and output "
+        f"({n_tokens} × {d_v})",
+        f"the outputs come together side by side ({n_tokens} × {found})",
+        f"times W_O ({found} × {d_model}) they are the output Y ({n_tokens} × {d_model})",
+    )
+    below = ((), (f"Q, K: {n_tokens} × {d_k}", f"V: {n_tokens} × {d_v}"),
+             (f"A: {n_tokens} × {n_tokens}", f"O: {n_tokens} × {d_v}"), (), ())
+    levels = TOPS[1], TOPS[2], TOPS[3], TOPS[4] - 12, TOPS[4] + 24
 
     def draw(step: int) -> Frame:
-        body = [
-            block(middle - UNIT * d_model / 2, TOPS[0], d_model, "muted"),
-            text(middle, TOPS[0] - 5, f"X: {n_tokens} × {d_model}"),
-            headline(2, 17, titles[step], "title"),
-        ]
-        below = ("", f"{n_tokens} × {d_k}, {n_tokens} × {d_v}", "weights · V", "", "")
-        for place, (name, more) in enumerate(zip(steps, below, strict=True)):
-            y, seen = TOPS[place + 1] + tall / 2 + 5 - 8 * bool(more), place <= step
-            look: dict[str, Any] = {"text_anchor": "start", "opacity": "1" if seen else "0.7"}
-            bold = "600" if place == step else "400"
+        body = [headline(2, 17, titles[step], "title")]
+        for place, (name, more, content) in enumerate(zip(steps, below, rows, strict=True)):
+            seen, y = number(place <= step), levels[place] + tall / 2 + 5 - 9 * len(more)
+            look: dict[str, Any] = {"text_anchor": "start", "opacity": seen}
             body += [
-                text(2, y, name, font_weight=bold, data_part=f"step-{place}", **look),
-                axis_title(2, y + 18, more, data_part=f"more-{place}", **look),
+                tag("g", content, opacity=seen, data_part=f"row-{place}"),
+                text(2, y, name, data_part=f"step-{place}", **look,
+                     font_weight="600" if place == step else "400"),
+                *(axis_title(2, y + 18 * n, words, data_part=f"more-{place}-{n}", **look)
+                  for n, words in enumerate(more, start=1)),
             ]
-        for place, (letter, size) in enumerate(widths.items()):
-            colour, left = COLOUR_OF[letter], strips[place] - UNIT * n_heads * size / 2
-            title = lowered(f"XW_{letter}") + f"\u2002{n_tokens} × {n_heads * size}"
-            body.append(tag("text", title, x=strips[place], y=TOPS[1] - 7, font_size=13,
-                            fill=colour, text_anchor="middle"))
-            for head, x in enumerate(columns):
-                name, here = f"{letter}{head}", left + UNIT * head * size
-                there = x - wide / 2 + (UNIT * d_k + 4) * place
-                at = (there, TOPS[2]) if step else (here, TOPS[1])
-                body += [
-                    ghost(here, TOPS[1], size, colour, f"was-{name}", step > 0),
-                    shape(there + UNIT * size / 2, TOPS[2] - 5, letter, colour, f"of-{name}",
-                          step > 0),
-                    block(*at, size, colour, str(head), name),
-                ]
-        for head, x in enumerate(columns):
-            left = x - (UNIT * (n_tokens + d_v) + 8) / 2
-            out, value = left + UNIT * n_tokens + 8, x + wide / 2 - UNIT * d_v
-            joined = middle - UNIT * found / 2 + UNIT * head * d_v
-            # It comes out of the values, and goes to its place beside the others.
-            at = [(value, TOPS[2]), (out, TOPS[3]), (joined, TOPS[4])][min(max(step - 1, 0), 2)]
-            under = TOPS[3] + tall + 16
-            body += [
-                block(left, TOPS[3], n_tokens, "weight", str(head), f"A{head}", step > 1),
-                shape(left + tall / 2, under, f"{n_tokens} × {n_tokens}", "weight", f"of-A{head}",
-                      step > 1),
-                ghost(out, TOPS[3], d_v, "output", f"was-O{head}", step > 2),
-                shape(out + UNIT * d_v / 2 + 3, under, f"{n_tokens} × {d_v}", "output",
-                      f"of-O{head}", step > 1),
-                block(*at, d_v, "output", str(head), f"O{head}", step > 1),
-            ]
-        right = middle + UNIT * found / 2 + 8
-        body += [
-            text(right, TOPS[4] + tall / 2 + 5, f"{n_tokens} × {found}", fill="output",
-                 text_anchor="start", opacity=number(step > 2), data_part="joined-shape"),
-            block(middle - UNIT * d_model / 2, TOPS[5 if step > 3 else 4], d_model,
-                  "muted", "", "Y", step > 3),
-            text(middle + UNIT * d_model / 2 + 8, TOPS[5] + tall / 2 + 5,
-                 f"Y: {n_tokens} × {d_model}", text_anchor="start", opacity=number(step > 3),
-                 data_part="Y-shape"),
-        ]
-        told = (
-            f"X ({n_tokens} × {d_model}) gives X W_Q and X W_K ({n_tokens} × {n_heads * d_k} "
-            f"each) and X W_V ({n_tokens} × {found})",
-            f"each is cut into {n_heads} pieces, one a head: {n_tokens} × {d_k}, and "
-            f"{n_tokens} × {d_v} for values",
-            f"each head has its own weights ({n_tokens} × {n_tokens}) and output "
-            f"({n_tokens} × {d_v})",
-            f"the outputs come together side by side ({n_tokens} × {found})",
-            f"times W_O ({found} × {d_model}) they are the output Y ({n_tokens} × {d_model})",
-        )
         before = "; ".join(told[:step])
         words = f"{steps[step]}: {told[step]}." + f"\nBefore: {before}." * bool(step)
         return Frame("".join(body), words, ((steps[step], told[step]),))
 
     return moving(
         draw,
-        (Control("step", "step", ("project", "split", "attend", "join", "W_O"), 4, pace=1.6),),
+        (Control("step", "step", steps, 4, pace=1.6),),
         width,
-        TOPS[5] + tall + 6,
+        TOPS[4] + UNIT * found + 22,
         columns=("step", "what happens"),
         about="split, attend, concatenate",
     )
