@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attnbook.figures.drawing import Array, axis_title, headline, line, number, rect, tag, text
+from attnbook.figures.drawing import Array, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import END, HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT, WIDTH = 56.0, 318.0, 30.0, 250.0, 416.0
-FIRST = LEFT + 78  # where the curves begin, right of the names of the memories
+LEFT, RIGHT, TOP, FOOT, WIDTH = 46.0, 356.0, 74.0, 270.0, 416.0
+FIRST = LEFT + 116  # where the curves begin, right of the names of the memories
 NAMED = {512: "a page", 131_072: "a novel"}
 # Colour is never the only carrier: the two curves differ in colour, dash and marker.
 SQUARE, DIAMOND = "-5,-5 5,-5 5,5 -5,5", "0,-7 7,0 0,7 -7,0"
@@ -38,13 +38,14 @@ def bytes_explorer(
     *,
     limits: Mapping[str, float],
     start: int,
+    of: str,
 ) -> MovingDrawing:
     """Return a moving figure: two numbers of bytes, by the number of tokens; the first is larger.
 
     Both axes are logarithmic, so that growth like a power is a straight line. The slider takes a
     marker along each curve through the given lengths, and begins at `start`. `limits` maps words to
-    the bytes of a memory, drawn as a level line. The title says whether the bytes fit the largest
-    memory, the table which is the smallest that they fit.
+    the bytes of a memory, drawn as a level line, and `of` says what keeps them. Above stands for
+    each curve the smallest memory that its bytes fit, and beside its end how it grows.
     """
     places = np.log2(np.asarray(lengths, dtype=np.float64))
     everything = [*limits.values(), *(size for sizes in series.values() for size in sizes)]
@@ -60,8 +61,9 @@ def bytes_explorer(
     roof = up([smallest[-1][1]])[0]
     still = [
         rect(LEFT, TOP, RIGHT - LEFT, roof - TOP, "grid", fill_opacity="0.45"),
-        text(LEFT + 6, TOP + 16, "too large", **START, fill="muted"),
-        axis_title(LEFT - 6, FOOT + 18, "tokens", **END),
+        text(LEFT + 4, TOP + 16, "too large", **START, fill="muted"),
+        axis_title(4, TOP - 12, f"bytes kept in {of}; lines: × 1,000", **START),
+        axis_title((LEFT + RIGHT) / 2, FOOT + 52, "tokens T; ticks: × 16"),
     ]
     for power in range(3 * -(-low // 3), high + 1, 3):
         y = up([10.0**power])[0]
@@ -70,13 +72,13 @@ def bytes_explorer(
     for name, limit in limits.items():
         y = up([limit])[0]
         still.append(line(LEFT, y, RIGHT, y, "ink", "2 3"))
-        still.append(text(LEFT - 6, y + 4, in_bytes(limit), **END))
-        still.append(text(LEFT + 4, y - 5, name, **START))
+        still.append(text(LEFT + 4, y - 4, f"{name}, {in_bytes(limit)}", **START))
     for place, length in zip(across, lengths, strict=True):
-        if length in NAMED:
+        times = length / lengths[0]
+        if times == 16.0 ** round(np.log2(times) / 4):
             still.append(line(place, FOOT, place, FOOT + 4, "muted"))
             still.append(text(place, FOOT + 18, f"{length:,}"))
-            still.append(text(place, FOOT + 35, NAMED[length], font_weight="600"))
+            still.append(text(place, FOOT + 34, NAMED.get(length, ""), font_weight="600"))
     still.append(line(LEFT, FOOT, RIGHT, FOOT, "muted"))
     heights = {name: up(sizes) for name, sizes in series.items()}
     for (shade, dash, _), (name, ys) in zip(LOOKS, heights.items(), strict=True):
@@ -85,9 +87,10 @@ def bytes_explorer(
             tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2,
                 stroke_dasharray=dash)
         )
-        for row, words in enumerate(name.split(maxsplit=1)):
-            y = ys[-1] - 11 + 16 * row
-            still.append(text(RIGHT + 12, y, words, **START, fill=shade, font_weight="600"))
+        sizes = series[name]
+        power = round(np.log(sizes[-1] / sizes[-2]) / np.log(lengths[-1] / lengths[-2]))
+        grows = f"like T{'²' if power == 2 else ''}"
+        still.append(text(RIGHT + 8, ys[-1] + 5, grows, **START, fill=shade, font_weight="600"))
 
     middles = (across[1:] + across[:-1]) / 2
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "tokens")
@@ -111,16 +114,12 @@ def bytes_explorer(
             )
             verdict = f"fits {fits}" if fits else "too large"
             shown += [size, verdict]
-            said.append(f"{name} {size}, {verdict}")
-        larger, its_verdict, smaller, verdict = shown
-        told = (
-            f"both {larger} and {smaller} fit" if its_verdict != "too large"
-            else f"{larger} is too large, {smaller} fits" if verdict != "too large"
-            else f"neither {larger} nor {smaller} fits"
-        )
-        title = f"{length} tokens: {told}"
-        body.append(headline(4, 16, title, "tokens"))
-        return Frame("".join([*still, *body, *hits]), f"{title}.\n{'; '.join(said)}.",
+            said.append(f"{name}: {size}, {verdict}")
+            there = f"translate(11 {13 + 21 * index})"
+            body.append(tag("polygon", points=corners, fill=shade, transform=there))
+            body.append(text(24, 18 + 21 * index, said[index], **START, fill=shade, font_size=15,
+                             font_weight="600", data_part=f"told-{index}"))
+        return Frame("".join([*still, *body, *hits]), f"{length} tokens. {'; '.join(said)}.",
                      [(length, *shown)])
 
     columns = [words for name in series for words in (name, f"{name}: fits")]
@@ -129,7 +128,7 @@ def bytes_explorer(
         draw,
         [Control("tokens", "tokens", options, list(lengths).index(start))],
         WIDTH,
-        FOOT + 44,
+        FOOT + 58,
         columns=("tokens", *columns),
         about="bytes kept",
     )

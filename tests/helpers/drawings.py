@@ -183,7 +183,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     ),
     "backward_walk": lambda: figures.backward_walk(),
     "bytes_explorer": lambda: figures.bytes_explorer(
-        LENGTHS, SIZES_IN_BYTES, limits={"a disk": 3e5}, start=2000
+        LENGTHS, SIZES_IN_BYTES, limits={"a disk": 3e5}, start=2000, of="here"
     ),
     "cache_filling": lambda: figures.cache_filling(4, WAYS, start=(1, 1)),
     "chosen_keys": lambda: figures.chosen_keys(
