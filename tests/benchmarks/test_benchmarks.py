@@ -251,7 +251,7 @@ def test_what_the_pages_say_of_a_gpu_is_so() -> None:
     readme = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
     row = r"^\| \((\d+), (\d+)\), (\d), (\d) \| (\d+) \| (\d) \| (\d+) \| \**(\d+)\** \|$"
     rows = [tuple(map(int, found)) for found in re.findall(row, readme, re.MULTILINE)]
-    beaten = []
+    beaten, below = [], []
     for n_queries, n_keys, warps, stages, n, programs, predicted, measured in rows:
         all_warps = n * warps * 128 * 128 / (n_queries * n_keys)
         clocks = 2048 * 989 / result["peak_tflops"] + all_warps / 4
@@ -260,9 +260,13 @@ def test_what_the_pages_say_of_a_gpu_is_so() -> None:
         assert measured == round(forward.pop((n_queries, n_keys, warps, stages)))
         if measured > predicted:
             beaten.append((n_queries, n_keys, warps, stages))
+        elif programs == 2:
+            below.append(round(100 - 100 * measured / predicted))
         if (n, stages) in [(661, 3), (582, 2), (727, 2)]:
             assert f"({n}, {measured})" in page
     assert not forward and beaten == [(128, 64, 4, 2)]
+    assert len(below) == 4 and (min(below), max(below)) == (2, 7)
+    assert "four other choices with two programs stay 2 to 7 % below" in page
     # With atomic additions the backward is slower in every case.
     backward = [case for form, *case in done if form == "triton_fused" and case[2]]
     pairs = [(done[tables.ATOMIC, *case], done["triton_fused", *case]) for case in backward]
