@@ -92,7 +92,7 @@ def _verdict(last: Array, plain: Array) -> str:
         return f"{without} of {len(plain) - 1} keys get nothing"
     if list(map(_percent, last)) == list(map(_percent, plain)):
         return "nothing changes"
-    top = int(np.argmax(plain))
+    top = int(np.argmax(abs(last - plain)))  # changes most
     return f"key {top} gets {_percent(last[top])}%"
 
 
@@ -120,8 +120,10 @@ def forms_explorer(query: ArrayLike, key: ArrayLike) -> MovingDrawing:
     for j, was in enumerate(plain[:-1]):
         x, tall = LEFT + column * j, number(round(TALL * float(was), 1))
         outline = f"M{number(x + 3)} {number(foot)}v-{tall}h{number(column - 6)}v{tall}"
-        outlines.append(tag("path", d=outline, fill="none", stroke="muted", stroke_width=1.5,
-                            stroke_dasharray="4 3"))
+        # Paper between the dashes, so that they are seen on a bar as well.
+        for look, dash in (("paper", None), ("ink", "4 3")):
+            outlines.append(tag("path", d=outline, fill="none", stroke=look, stroke_width=1.5,
+                                stroke_dasharray=dash))
         still += [text(x + column / 2, foot + 18, str(j)),
                   text(x + column / 2, foot + 42, _percent(was), fill="muted")]
     top = int(np.argmax(plain))
