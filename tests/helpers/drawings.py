@@ -128,7 +128,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
-    "eight_bits": lambda: figures.eight_bits([(8, 0), (4, 0), (4, 4), (8, 4)]),
+    "eight_bits": lambda: figures.eight_bits([(8, 0), (4, 4), (8, 4)]),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
