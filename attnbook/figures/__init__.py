@@ -32,6 +32,7 @@ from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.memory_levels import H200, Level, memory_levels
+from attnbook.figures.moved import numbers_moved
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.online_row import online_row
 from attnbook.figures.order import clock_hands, rotary_offset

@@ -146,6 +146,11 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "matrix_equation": lambda: figures.matrix_equation(
         ("X", [[1.0, -1.0, 0.5]], ["p"], {"pair": 2, "one": 1}), "→", ("Q", [[1.5]])
     ),
+    "numbers_moved": lambda: figures.numbers_moved(
+        [16, 64, 256],
+        {"level": [4e6] * 3, "falling": [9e6, 3e6, 1e6], "bound": [2e6, 9e5, 4e5]},
+        crossing=64,
+    ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000),
     "roofline": lambda: figures.roofline(

@@ -1,0 +1,81 @@
+"""The numbers that two programs move, by the size of the fast memory: a figure below chapter 12."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, floor, log2, log10
+
+from attnbook.figures.drawing import Drawing, axis_title, headline, line, number, tag, text
+from attnbook.figures.labels import END, START
+
+LEFT, RIGHT, TOP, FOOT, WIDTH = 48.0, 296.0, 66.0, 262.0, 416.0
+LOOKS = (("minus", None), ("plus", None), ("muted", "3 4"))
+
+
+def numbers_moved(
+    sizes: Sequence[int], moved: Mapping[str, Sequence[float]], *, crossing: int
+) -> Drawing:
+    """Return a drawing of the numbers that one program moves, that another moves, and of a bound.
+
+    Both axes are logarithmic. The first program moves the same whatever the fast memory holds. At
+    both ends of the second stands how its numbers compare, and a dotted line is at the size d²
+    where the two should be the same. The drawing shows millions.
+
+    >>> numbers_moved([16, 64], {"level": [4e6, 4e6], "falling": [8e6, 2e6], "bound": [1e6, 5e5]},
+    ...               crossing=32).alt[:63]
+    'Falling against level: 2 times more at 16, 2 times less at 64. '
+    """
+    (level, dense), (falling, blocks), _ = moved.items()
+    everything = [n / 1e6 for values in moved.values() for n in values]
+    low, high = log10(min(everything)) - 0.25, log10(max(everything)) + 0.08
+
+    def across(size: float) -> float:
+        share = log2(size / sizes[0]) / log2(sizes[-1] / sizes[0])
+        return LEFT + share * (RIGHT - LEFT)
+
+    def up(count: float) -> float:
+        return FOOT - (log10(count / 1e6) - low) / (high - low) * (FOOT - TOP)
+
+    title = f"Beyond {crossing:,} = d², {falling.removeprefix('in ')} move fewer numbers"
+    body = [headline(4, 18, title, "title"),
+            axis_title(4, TOP - 16, "million numbers moved", **START),
+            axis_title((LEFT + RIGHT) / 2, FOOT + 40, "numbers that the fast memory holds"),
+            line(LEFT, FOOT, RIGHT, FOOT, "muted")]
+    for power in range(ceil(low), floor(high) + 1):
+        y = up(10.0 ** (power + 6))
+        body += [line(LEFT, y, RIGHT, y, "grid"), text(LEFT - 6, y + 4.5, f"{10**power:,}", **END)]
+    for size in sizes:
+        here = size == crossing
+        body += [line(across(size), FOOT, across(size), FOOT + 4, "muted"),
+                 text(across(size), FOOT + 19, f"{size:,}" + " = d²" * here,
+                      font_weight="600" if here else "400")]
+    # Between the two lines lies what is saved.
+    area = [(across(crossing), up(dense[0])), (RIGHT, up(dense[-1]))]
+    area += [(across(size), up(count)) for size, count in zip(sizes, blocks, strict=True)
+             if size > crossing][::-1]
+    points = " ".join(f"{number(x)},{number(y)}" for x, y in area)
+    body += [tag("polygon", points=points, fill="plus", fill_opacity="0.15"),
+             line(across(crossing), up(dense[0]), across(crossing), FOOT, "ink", "2 3")]
+    for (shade, dash), counts in zip(LOOKS, moved.values(), strict=True):
+        there = [(across(size), up(count)) for size, count in zip(sizes, counts, strict=True)]
+        points = " ".join(f"{number(x)},{number(y)}" for x, y in there)
+        body.append(tag("polyline", points=points, fill="none", stroke=shade, stroke_width=2.5,
+                        stroke_dasharray=dash))
+    told = []
+    for mine, other in ((blocks[0], dense[0]), (blocks[-1], dense[-1])):
+        times = mine / other
+        told.append(f"{max(times, 1 / times):.0f} times {'more' if times > 1 else 'less'}")
+    look = {"fill": "plus", "font_weight": "600", **START}
+    body += [text(LEFT + 20, up(blocks[0]) + 2, f"{blocks[0] / 1e6:,.0f}: {told[0]}", **look),
+             text(RIGHT + 8, up(blocks[-1]) + 21, told[1], **look)]
+    for (shade, _), (name, counts) in zip(LOOKS, moved.items(), strict=True):
+        body.append(text(RIGHT + 8, up(counts[-1]) + 4.5, f"{name}: {counts[-1] / 1e6:,.0f}",
+                         fill=shade, font_weight="600", **START))
+    numbers = "; ".join(
+        f"{name} " + ", ".join(f"{count / 1e6:,.0f}" for count in counts)
+        for name, counts in moved.items()
+    )
+    alt = (f"{falling.capitalize()} against {level}: {told[0]} at {sizes[0]:,}, {told[1]} at "
+           f"{sizes[-1]:,}. Millions of numbers moved "
+           f"with {', '.join(f'{size:,}' for size in sizes)} in the fast memory: {numbers}.")
+    return Drawing.from_elements("".join(body), WIDTH, FOOT + 48, alt)
