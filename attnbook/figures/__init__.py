@@ -22,7 +22,6 @@ from attnbook.figures.drawing import Drawing, Drawings
 from attnbook.figures.eight_bits import eight_bits
 from attnbook.figures.first_screen import first_screen
 from attnbook.figures.forms import forms_explorer
-from attnbook.figures.gpu import roofline
 from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, which_head
@@ -56,3 +55,4 @@ from attnbook.figures.stepper import attention_stepper
 from attnbook.figures.suites import suites
 from attnbook.figures.temperature import temperature_explorer
 from attnbook.figures.tile_walk import tile_walk
+from attnbook.figures.time_computing import time_computing

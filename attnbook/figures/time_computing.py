@@ -10,13 +10,13 @@ from attnbook.figures.labels import END, START
 WIDTH, TOP, ROW, BAR = 412.0, 40.0, 56.0, 24.0
 
 
-def roofline(points: Mapping[str, float], *, peak: float, bandwidth: float) -> Drawing:
+def time_computing(points: Mapping[str, float], *, peak: float, bandwidth: float) -> Drawing:
     """Return a drawing of the time in which a processor computes, by its operations per byte.
 
     The roofline is min(peak, intensity · bandwidth). So of the time that the bytes take, computing
     takes the share intensity · bandwidth / peak, at most all of it.
 
-    >>> roofline({"one": 1, "many": 64}, peak=40e12, bandwidth=4e12).alt
+    >>> time_computing({"one": 1, "many": 64}, peak=40e12, bandwidth=4e12).alt
     'A processor waits below 10 operations a byte. one 1, computes 10%; many 64, computes 100%.'
     """
     balance = peak / bandwidth
@@ -30,13 +30,14 @@ def roofline(points: Mapping[str, float], *, peak: float, bandwidth: float) -> D
                  axis_title(WIDTH, y + 13, f"{intensity:,.0f} operation{many} a byte", **END),
                  rect(0, y + 20, WIDTH, BAR, "grid", fill_opacity="0.6"),
                  rect(0, y + 20, round(WIDTH * share, 1), BAR, "plus")]
-        if share > 0.5:
-            body.append(text(10, y + 37, f"computes {computes} of the time", fill="paper",
-                             font_weight="600", **START))
-        else:
-            inside = round(WIDTH * share, 1) + 8
-            body += [text(inside, y + 37, f"computes {computes}", font_weight="600", **START),
-                     text(WIDTH - 8, y + 37, f"waits for memory {waits} of the time", **END)]
+        # Each name stands where it has room: in its own bar, or else beside it.
+        inside = share > 0.28
+        body.append(text(10 if inside else round(WIDTH * share, 1) + 8, y + 37,
+                         f"computes {computes}{' of the time' * (share > 0.6)}",
+                         fill="paper" if inside else "ink", font_weight="600", **START))
+        if share < 0.6:
+            waiting = f"waits for memory {waits}{' of the time' * (share < 0.1)}"
+            body.append(text(WIDTH - 8, y + 37, waiting, **END))
         told.append(f"{name} {intensity:.0f}, computes {computes}")
     height = TOP + ROW * len(points)
     return Drawing.from_elements("".join(body), WIDTH, height, f"{title}. {'; '.join(told)}.")
