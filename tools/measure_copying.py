@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from attnbook import copying
@@ -62,6 +63,20 @@ def way(name: str) -> list[Curve]:
     return curves
 
 
+def longer() -> list[Curve]:
+    """Return the shares of ten models without the scale after 300, 600, … 3,000 steps."""
+    curves = []
+    for seed in SEEDS:
+        model, rng, right = copying.begin(seed, 1.0), np.random.default_rng(seed), []
+        adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
+        for part in range(1, 10 * MOST + 1):
+            copying.go_on(model, adam, rng)
+            if part % MOST == 0:
+                right.append(round(copying.share_right(model), 5))
+        curves.append(right)
+    return curves
+
+
 def ends(curves: list[Curve]) -> NDArray[np.float64]:
     """Return of each curve the part of the 300 steps that it took, and its last share.
 
@@ -85,6 +100,7 @@ WAYS = {name: partial(way, name) for name in ("none", "only the rate", "only the
 TABLES = {
     "models": Table({"": models}, lambda _: copying.stored_curves(), write_models, models_apart),
     "ways": in_json(DATA / "copying.json", "ways", WAYS, ends_apart),
+    "longer": in_json(DATA / "copying.json", "longer", {"none": longer}),
 }
 
 if __name__ == "__main__":
