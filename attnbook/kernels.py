@@ -40,7 +40,7 @@ def tile_scores(q, k, first, start, n_k, scale, CAUSAL: constexpr):
 
 @triton.jit
 def update(m, ell, o, scores, v):
-    m_new = tl.maximum(m, tl.max(scores, axis=1))
+    m_new = tl.maximum(m, tl.max(scores, axis=1))  # finite: all see key 0
     rescale, weights = tl.exp2(m - m_new), tl.exp2(scores - m_new[:, None])
     ell = rescale * ell + tl.sum(weights, axis=1)
     added = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
