@@ -51,17 +51,36 @@ def table():
     return stored()["table"]["found"]
 
 
-def show(*ways):
-    """Print the rows of the table whose names begin with these words, one model a column.
-
-    Before them stands the range of the models that copy if they read all keys.
-    """
+def eight(way):
+    """Return the row of this way, without the two models that do not copy with all keys."""
     copies = np.array(table()["all keys"]) > 0.5
+    return np.array(table()[way])[copies]
+
+
+def span(way):
+    """Return the range of the eight models that copy.
+
+    >>> span("all keys")
+    '0.95-0.99'
+    """
+    return f"{eight(way).min():.2f}-{eight(way).max():.2f}"
+
+
+def show(*ways):
+    """Print the rows of the table whose names begin with these words, one model a column."""
     print(f"{'seed':27} {'the eight':9} ", *(f"{seed:4}" for seed in range(10)))
     for way, found in table().items():
         if way.startswith(ways):
-            eight = np.array(found)[copies]
-            print(f"{way:27} {eight.min():.2f}-{eight.max():.2f} ", *(f"{x:.2f}" for x in found))
+            print(f"{way:27} {span(way)} ", *(f"{share:.2f}" for share in found))
+
+
+def compare(*forms):
+    """Print the ranges of these forms side by side, one way of teaching a row."""
+    print(f"{'':18}", *(f"{form:>10}" for form in forms))
+    ways = [way.split(": ")[1] for way in table() if way.startswith(f"{forms[0]}: ")]
+    for way in ways:
+        print(f"{way:18}", *(f"{span(f'{form}: {way}'):>10}" for form in forms))
+    print(f"{'all, 2 numbers':18}", *(f"{span(f'2 numbers: {form}'):>10}" for form in forms))
 
 
 def scores(layer, X):
