@@ -59,3 +59,8 @@ def test_the_rows_of_the_table_that_are_shown(capsys: pytest.CaptureFixture[str]
     assert head.split() == ["seed", "the", "eight", *map(str, range(10))] and len(lines) == 4
     shares = [f"{share:.2f}" for share in table["2 numbers: product"]]
     assert lines[-1].split() == ["2", "numbers:", "product", "0.50-0.63", *shares]
+    choosing.compare("product", "indexer")
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["product", "indexer"] and len(lines) == 6
+    assert lines[2].split() == ["any", "two", "0.74-0.94", "0.57-0.93"]
+    assert lines[-1].split() == ["all,", "2", "numbers", "0.50-0.63", "0.63-0.95"]
