@@ -89,13 +89,16 @@
       playing = null;
       mark();
     };
-    const play = (button) => {
+    // A page shows a telling frame. The first play begins before it, unless a hand chose a place.
+    const placed = new Set();
+    const play = (button, byItself) => {
       const again = playing?.button === button;
       pause();
       if (again) return;
       const input = steps(button);
       const go = (place) => { input.value = place; return show(true); };
-      if (ended(input)) go(0);
+      if (ended(input) || !(byItself || placed.has(input))) go(0);
+      placed.add(input);
       playing = { button, words: button.getAttribute("aria-label"), timer: setInterval(() => {
         const words = go(Number(input.value) + 1);
         if (ended(input)) { pause(); said.textContent = words; }
@@ -110,13 +113,13 @@
       const eye = new IntersectionObserver(([seen]) => {
         if (!seen.isIntersecting) return;
         eye.disconnect();
-        if (!playing) play(button);
+        if (!playing) play(button, true);
       }, { threshold: 0.9 });
       eye.observe(svg);
     }
 
     for (const input of inputs) {
-      input.addEventListener("input", () => { pause(); said.textContent = show(true); });
+      input.addEventListener("input", () => { pause(); placed.add(input); said.textContent = show(true); });
     }
     const pick = (event, kind) => {
       const target = document.elementFromPoint(event.clientX, event.clientY)?.closest(`[data-${kind}]`);

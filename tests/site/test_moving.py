@@ -143,7 +143,7 @@ def test_without_scripts_a_figure_is_a_picture_and_a_table(
 # -- the engine ------------------------------------------------------------------------------------
 
 
-def sliding(**options: Any) -> MovingDrawing:
+def sliding(start: int = 0, **options: Any) -> MovingDrawing:
     """Return a square that slides over three places, in two sizes, and can be clicked and drawn."""
 
     def draw(size: int, place: int) -> Frame:
@@ -157,7 +157,7 @@ def sliding(**options: Any) -> MovingDrawing:
 
     controls = (
         Control("size", "size", ("small", "large"), kind="choice"),
-        Control("place", "place", ("0", "1", "2"), 0, pace=0.1, **options),
+        Control("place", "place", ("0", "1", "2"), start, pace=0.1, **options),
     )
     return moving_drawing(draw, controls, 448, 100, columns=("size", "place"))
 
@@ -235,6 +235,23 @@ def test_play_goes_to_the_last_step_and_stops_there_or_where_it_is_told(slide: S
         }"""
     )
     assert seen[0] == "pause" and seen[1] in "01" and seen[2] == "play: place"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("chosen", "first"), [(False, "0"), (True, "1")])
+def test_the_first_play_shows_how_the_frame_of_the_page_came(
+    slide: Sliding, chosen: bool, first: str
+) -> None:
+    seen = slide("reduce", start=1).evaluate(
+        """(figure, chosen) => {
+          const slider = figure.querySelector("input");
+          if (chosen) slider.dispatchEvent(new Event("input"));
+          figure.querySelector("button").click();
+          return slider.value;
+        }""",
+        chosen,
+    )
+    assert seen == first
 
 
 @pytest.mark.quick
