@@ -46,13 +46,13 @@ def leaves_chart(cards: Sequence[Card]) -> Drawing:
 
     >>> from attnbook.atlas import Layer
     >>> made = [Card("A", "", "own keys", [Layer("all keys", size)], "", "", "") for size in (9, 2)]
-    >>> leaves_chart(made).alt
-    'One more token takes 9 bytes of cache, or 2 bytes. A 9 bytes, own keys; A 2 bytes, own keys.'
+    >>> leaves_chart(made).alt[:75]
+    'At 16 bits, one more token takes 9 bytes, or 2 bytes. A 9 bytes, own keys; '
     """
     cards = sorted(cards, key=lambda card: -card.leaves())
     longest, last = cards[1].leaves(), [card for card in cards if card.leaves()][-1]
     sizes = [in_bytes(card.leaves()) if card.leaves() else "nothing" for card in cards]
-    title = f"One more token takes {sizes[0]} of cache, or {in_bytes(last.leaves())}"
+    title = f"At 16 bits, one more token takes {sizes[0]}, or {in_bytes(last.leaves())}"
     left, right, top = 190.0, 312.0, 44.0
     body = [text(0, 16, title, font_size=14, font_weight="600", **START)]
     told = []
@@ -129,7 +129,7 @@ def layer_card(card: Card) -> Drawing:
             words += f" {one.window:,}"
         if one.tokens > 1:
             words += f", {one.tokens} tokens an entry"
-        if x + 7 * len(words) + 14 > WIDTH:
+        if x + 7.5 * len(words) + 14 > WIDTH:
             x, y = 0.0, y + 24
         body += _marks([x], y, 6.0, kind, card.keys) + text(x + 12, y, words, **START)
         x += 7 * len(words) + 26

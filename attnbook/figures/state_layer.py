@@ -72,7 +72,7 @@ def state_layer() -> Drawing:
     end, after = four + side / 2, "norm, × SiLU(z), then W_O"
     body += [arrow(end, foot + 66, end, foot + 84, "muted"),
              rect(k - 15, foot + 84, WIDTH - k + 14, 26, "paper", stroke="ink", rx=4),
-             tag("text", lowered(after, fill="ink"), x=(k - 15 + WIDTH) / 2, y=foot + 102,
+             tag("text", lowered(after), x=(k - 15 + WIDTH) / 2, y=foot + 102, fill="ink",
                  font_size=13, text_anchor="middle"),
              arrow(end, foot + 110, end, foot + 128, "muted"),
              text(WIDTH, foot + 143, "a new row for the token", **END),
