@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnbook.figures.drawing import (
     COLOURS,
@@ -129,13 +129,17 @@ def lines(
         axes.set_ylabel(y_title)
         axes.grid(axis="y")
         if len(series) > 1:
-            _names_at_ends(axes, {name: (x[-1], heights[-1]) for name, heights in table.items()})
+            _names_at_ends(axes, x, table)
         return Drawing.from_matplotlib(figure, _told(alt, words))
 
 
-def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
-    """Write each name beside the end of its line, in its colour, none on another."""
+def _names_at_ends(axes: Axes, x: Sequence[int], table: Mapping[str, NDArray[np.float64]]) -> None:
+    """Write each name beside the end of its line, in its colour, none on another.
+
+    Lines that end together have their names in the order in which they come there.
+    """
     tall, row = 215.0, 15.0  # points: about the height of the axes, and of a line of letters
+    ends = {name: (x[-1], heights[-1]) for name, heights in table.items()}
     looks = dict(zip(ends, SERIES, strict=False))
     # A sum stays in one line.
     shown = {
@@ -145,7 +149,11 @@ def _names_at_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     }
     to_share = axes.transScale + axes.transLimits
     places = {name: round(tall * to_share.transform(end)[1], 1) for name, end in ends.items()}
-    below, order = -row, sorted(ends, key=lambda name: places[name])
+    way = {
+        name: to_share.transform(list(zip(x, heights, strict=False)))[:, 1].mean()
+        for name, heights in table.items()
+    }
+    below, order = -row, sorted(ends, key=lambda name: (round(places[name] / 4), way[name]))
     feet = []
     for name in order:
         half = row * len(shown[name]) / 2

@@ -156,6 +156,13 @@ def test_a_chart_rounds_coordinates_and_not_the_numbers_that_it_prints() -> None
     assert any(re.fullmatch(r"0\.205\d+", words) for words in texts(drawing))
 
 
+def test_lines_that_end_together_have_their_names_in_the_order_of_the_lines() -> None:
+    way = {"low": [0, 0.1, 1], "high": [0, 0.9, 1]}
+    drawing = figures.lines([0, 1, 2], way, x_title="x", y_title="y", alt="a")._repr_html_()
+    height = {name: float(y) for y, name in re.findall(r'y="([\d.]+)"[^>]*>(low|high)<', drawing)}
+    assert height["high"] < height["low"]
+
+
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
