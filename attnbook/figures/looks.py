@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +53,25 @@ def _layer(
     return "".join(body)
 
 
+def _found_before(
+    index: int, before: Array, after: Array, query: int, tokens: Sequence[str], top: float
+) -> tuple[str, str]:
+    """Return where the token that the next layer finds had looked itself, drawn and in words.
+
+    This look, and not that of the query, is why the next layer finds the token.
+    """
+    found = int(after[query].argmax())
+    seen = int(before[found].argmax())
+    there = after[query, found] >= 0.5 and before[found, seen] >= 0.5
+    words = f"{tokens[found]} at {found} has looked at {tokens[seen]} at {seen}" if there else ""
+    arc = tag("path", d=_arc(found, seen, top + 22 + ARCS), fill="none", stroke="key",
+              stroke_width=2, stroke_dasharray="4 3", opacity=number(there),
+              data_part=f"found{index}")
+    note = text(EDGE + len(tokens) * STEP, top + 15, words or " ", text_anchor="end", fill="key",
+                data_part=f"note{index}")
+    return arc + note, words
+
+
 def _words(name: str, weights: Array, query: int, tokens: Sequence[str]) -> str:
     """Say at which tokens a token looks in a layer."""
     seen = [
@@ -72,7 +92,8 @@ def looking_back(
 ) -> MovingDrawing:
     """Return a moving figure: where one token looks in each layer, as arcs; a slider picks it.
 
-    The weights stand below the tokens, in percent, and below them the token's guess.
+    The weights stand below the tokens, in percent, and below them the token's guess. In a layer
+    before the last, a dashed arc says where the token that the next layer finds had looked.
 
     Shapes:
         weights (T, T) for each layer; T tokens and T guesses, at most 16.
@@ -88,14 +109,20 @@ def looking_back(
             _layer(index, name, table, query, tokens, index * ROOM)
             for index, (name, table) in enumerate(tables.items())
         ]
+        found = [
+            _found_before(index, *pair, query, tokens, index * ROOM)
+            for index, pair in enumerate(pairwise(tables.values()))
+        ]
+        body += [drawn for drawn, _ in found]
         body += [
             text(4, bottom + 18, f"guess: {guesses[query]}", text_anchor="start",
                  font_weight="600", data_part="note"),
             axis_title(4, bottom + 40, "weights in percent", text_anchor="start"),
         ]
         said = [_words(name, table, query, tokens) for name, table in tables.items()]
+        looks = [words.split(": ", 1)[1] for words in said]
+        said += [words for _, words in found if words]
         words = f"token {query}, {tokens[query]}, guess: {guesses[query]}.\n{'; '.join(said)}."
-        looks = (words.split(": ", 1)[1] for words in said)
         row = (f"{query}: {tokens[query]}", *looks, guesses[query])
         return Frame("".join(body), words, (row,))
 
