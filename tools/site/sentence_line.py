@@ -50,7 +50,8 @@ def shell() -> str:
 <div class="sentence-picture"><svg class="sentence-arcs" aria-hidden="true"></svg>
 <div class="sentence-words" role="group" aria-label="Which word asks?"></div></div>
 <fieldset class="sentence-divisor"><legend>scores ÷</legend>{divisors}
-<small>A score says how well two words match.</small></fieldset>
+<small>A score says how well two words match, and its divisor how sharply a word
+chooses.</small></fieldset>
 <svg class="sentence-beam" viewBox="0 0 448 168" role="img" aria-label="A beam"></svg>
 <p class="sentence-title">Nearest of {opening["named"]:,} common words</p>
 <dl class="sentence-near">{near}</dl>
