@@ -47,12 +47,12 @@ def leaves_chart(cards: Sequence[Card]) -> Drawing:
     >>> from attnbook.atlas import Layer
     >>> made = [Card("A", "", "own keys", [Layer("all keys", size)], "", "", "") for size in (9, 2)]
     >>> leaves_chart(made).alt[:75]
-    'At 16 bits, one more token takes 9 bytes, or 2 bytes. A 9 bytes, own keys; '
+    'One more token, at 16 bits: 9 bytes down to 2 bytes. A 9 bytes, own keys; A'
     """
     cards = sorted(cards, key=lambda card: -card.leaves())
     longest, last = cards[1].leaves(), [card for card in cards if card.leaves()][-1]
     sizes = [in_bytes(card.leaves()) if card.leaves() else "nothing" for card in cards]
-    title = f"At 16 bits, one more token takes {sizes[0]}, or {in_bytes(last.leaves())}"
+    title = f"One more token, at 16 bits: {sizes[0]} down to {in_bytes(last.leaves())}"
     left, right, top = 190.0, 312.0, 44.0
     body = [text(0, 16, title, font_size=14, font_weight="600", **START)]
     told = []

@@ -80,7 +80,8 @@ def layer_today() -> Drawing:
     start, end = Q - HALF, V + HALF
     ends, top = dict.fromkeys((Q, K, V), 26.0), TOP
     body = [rect(start, 2, end - start, 24, "paper", stroke="ink", rx=4),
-            text((start + end) / 2, 19, "X: a row for each token")]
+            text((start + end) / 2, 19, "X: a row for each token"),
+            text(NOTES, 14, "dashed: added since 2017", text_anchor="start", fill="muted")]
     for boxes, is_old, change, who in ROWS:
         for words, shade, left, right, ins, outs in boxes:
             body += [arrow(way, ends[way], way, top, "muted") for way in ins]

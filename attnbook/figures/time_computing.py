@@ -30,14 +30,13 @@ def time_computing(points: Mapping[str, float], *, peak: float, bandwidth: float
                  axis_title(WIDTH, y + 13, f"{intensity:,.0f} operation{many} a byte", **END),
                  rect(0, y + 20, WIDTH, BAR, "grid", fill_opacity="0.6"),
                  rect(0, y + 20, round(WIDTH * share, 1), BAR, "plus")]
-        # Each name stands where it has room: in its own bar, or else beside it.
-        inside = share > 0.37
-        body.append(text(10 if inside else round(WIDTH * share, 1) + 8, y + 37,
-                         f"computes at most {computes}{' of the time' * (share > 0.6)}",
+        # The words stand where they have room: in their own bar, or else beside it.
+        inside = share > 0.45
+        can = f"computes at most {computes}" if share < 1 else "can compute all of the time"
+        body.append(text(10 if inside else round(WIDTH * share, 1) + 8, y + 37, can,
                          fill="paper" if inside else "ink", font_weight="600", **START))
         if share < 0.6:
-            waiting = f"waits for memory {waits}"
-            body.append(text(WIDTH - 8, y + 37, waiting, **END))
+            body.append(text(WIDTH - 8, y + 37, f"waits for memory {waits}", **END))
         told.append(f"{name} {intensity:.0f}, computes at most {computes}")
     height = TOP + ROW * len(points)
     return Drawing.from_elements("".join(body), WIDTH, height, f"{title}. {'; '.join(told)}.")

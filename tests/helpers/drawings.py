@@ -154,7 +154,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000),
     "time_computing": lambda: figures.time_computing(
-        {"slow": 1.0, "half": 4.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
+        {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
     "rule_curves": lambda: figures.rule_curves(
         SIZES, rules(), {"largest": "largest weight", "entropy": "entropy"}
