@@ -27,6 +27,7 @@ DATA = ROOT / "attnbook" / "data"
 SEEDS = range(10)
 SCALE = 1 / 8
 without_scale = program("17_scale", "without_scale").without_scale
+named = program("17_programs", "skipping", "texts", "follows", "named").named
 MOST = 15  # numbers of a curve, of 20 steps each
 Curve = list[float]
 
@@ -77,6 +78,18 @@ def longer() -> list[Curve]:
     return curves
 
 
+def late() -> list[list[float]]:
+    """Return what ten models have learned after 1,000 steps: `measured`, and what `named` names."""
+    rows = []
+    for seed in SEEDS:
+        model, rng = copying.begin(seed, SCALE), np.random.default_rng(seed)
+        adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
+        for _ in range(50):
+            copying.go_on(model, adam, rng)
+        rows.append([round(float(share), 3) for share in [*copying.measured(model), *named(model)]])
+    return rows
+
+
 def ends(curves: list[Curve]) -> NDArray[np.float64]:
     """Return of each curve the part of the 300 steps that it took, and its last share.
 
@@ -101,6 +114,7 @@ TABLES = {
     "models": Table({"": models}, lambda _: copying.stored_curves(), write_models, models_apart),
     "ways": in_json(DATA / "copying.json", "ways", WAYS, ends_apart),
     "longer": in_json(DATA / "copying.json", "longer", {"none": longer}),
+    "late": in_json(DATA / "copying.json", "late", {"1/√d_k": late}),
 }
 
 if __name__ == "__main__":
