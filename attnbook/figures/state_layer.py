@@ -59,7 +59,7 @@ def state_layer() -> Drawing:
              text((k - 15 + WIDTH) / 2, 106, "SiLU; k and q to length 1")]
     for left, entries, move, how in (
         (one, STATE, "before", "S"), (two, faded, "1 fade", "αS"),
-        (three, written, "2 write", "+ βkᵀ(v − kS)"), (four, written, "3 read", "o = qS"),
+        (three, written, "2 write", "+ βkᵀ(v − kαS)"), (four, written, "3 read", "o = qS"),
     ):
         body += [*_cells(left, BOARD, entries, "ink"),
                  text(left + side / 2, foot + 42, move, font_weight="600"),
@@ -80,7 +80,7 @@ def state_layer() -> Drawing:
              axis_title(0, foot + 111, "in each head", **START),
              axis_title(0, foot + 143, "z: from x as well", **START)]
     alt = (f"{title}. The state S has {size} numbers in each head. 1, fade: αS. 2, write: "
-           f"+ βkᵀ(v − kS). 3, read: o = qS. Before, k, v and q are {mixed}, SiLU, and k and q "
+           f"+ βkᵀ(v − kαS). 3, read: o = qS. Before, k, v and q are {mixed}, SiLU, and k and q "
            f"have length 1; after, o goes through a norm, times SiLU(z), and W_O. Gate α, rate β "
            f"and z come from the token.")
     return Drawing.from_elements("".join(body), WIDTH, foot + 152, alt)
