@@ -151,6 +151,7 @@ class Indexer(nn.Module):
         sizes = (n_heads * d_index, d_index, n_heads)
         W = [nn.Parameter(torch.randn(d, n) / d**0.5) for n in sizes]
         self.W_q, self.W_k, self.W_w = W
+        # One factor for all scores changes no choice.
         self.d_index, self.scale = d_index, sizes[0] ** -0.5
 
     def forward(self, X):
