@@ -159,6 +159,9 @@ def stored():
 
     >>> sorted(stored())
     ['late', 'longer', 'measured', 'ways']
+    >>> late = stored()["late"]["found"]["1/√d_k"]  # of each seed what `measured` returns, and more
+    >>> [round(share, 2) for share in late[6][:3]]
+    [0.05, 0.01, 1.0]
     """
     return json.loads((files("attnbook") / "data" / "copying.json").read_text(encoding="utf-8"))
 

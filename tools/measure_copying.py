@@ -12,7 +12,9 @@ says how `--compare` compares; of a curve count its length and its last share.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -64,30 +66,31 @@ def way(name: str) -> list[Curve]:
     return curves
 
 
+def going_on(seed: int, scale: float) -> Iterator[Any]:
+    """Train a new model without an end, and return it after each 20 steps."""
+    model, rng = copying.begin(seed, scale), np.random.default_rng(seed)
+    adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
+    while True:
+        copying.go_on(model, adam, rng)
+        yield model
+
+
 def longer() -> list[Curve]:
     """Return the shares of ten models without the scale after 300, 600, … 3,000 steps."""
-    curves = []
-    for seed in SEEDS:
-        model, rng, right = copying.begin(seed, 1.0), np.random.default_rng(seed), []
-        adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
-        for part in range(1, 10 * MOST + 1):
-            copying.go_on(model, adam, rng)
-            if part % MOST == 0:
-                right.append(round(copying.share_right(model), 5))
-        curves.append(right)
-    return curves
+    return [
+        [round(copying.share_right(model), 5)
+         for model in islice(going_on(seed, 1.0), MOST - 1, 10 * MOST, MOST)]
+        for seed in SEEDS
+    ]
 
 
 def late() -> list[list[float]]:
     """Return what ten models have learned after 1,000 steps: `measured`, and what `named` names."""
-    rows = []
-    for seed in SEEDS:
-        model, rng = copying.begin(seed, SCALE), np.random.default_rng(seed)
-        adam = torch.optim.Adam(model.parameters(), 0.003, fused=True)
-        for _ in range(50):
-            copying.go_on(model, adam, rng)
-        rows.append([round(float(share), 3) for share in [*copying.measured(model), *named(model)]])
-    return rows
+    models = (next(islice(going_on(seed, SCALE), 49, None)) for seed in SEEDS)
+    return [
+        [round(float(share), 3) for share in [*copying.measured(model), *named(model)]]
+        for model in models
+    ]
 
 
 def ends(curves: list[Curve]) -> NDArray[np.float64]:
