@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log, log2
 
-from attnbook.figures.drawing import WIDEST, Drawing, axis_title, line, number, rect, tag, text
-from attnbook.figures.labels import END, HALO, START, decimal
+from attnbook.figures.drawing import WIDEST, Drawing, headline, line, number, rect, tag, text
+from attnbook.figures.labels import END, START, decimal
 
 # Powers of 2: what the axis shows, the largest number of e4m3, and below what it rounds to 0.
-FIRST, LAST, LARGEST, SMALLEST = -11.2, 14.0, log2(448), -10.0
-LEFT, TOP, ROW, UNIT, BAR = 92.0, 76.0, 84.0, 12.4, 18.0
+FIRST, LAST, LARGEST, SMALLEST = -11.4, 13.2, log2(448), -10.0
+LEFT, TOP, ROW, UNIT, BAR = 2.0, 92.0, 92.0, 18.0, 28.0
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> Drawing:
     """Return a drawing of where an offset and a slack, in powers of 2, put the exponentials.
 
-    Each setting has a bar. It begins at a triangle, the exponential of a score that is so much
-    `lower`, in units of e, than the score that is subtracted. A circle is that one, 2 to the
-    offset, and the dashed end is what the slack allows. The band is what e4m3 can hold. What sticks
-    out is dark, and below the bar stands what becomes of it.
+    Each setting has a bar. From 1 to the circle, the exponential of the score that is subtracted,
+    it is as long as the offset, and from there a dashed box is as long as the slack. To the left,
+    it ends at a triangle, the exponential of a score that is so much `lower`, in units of e. The
+    band is what e4m3 can hold. What sticks out is dark, and above the bar stands what becomes of
+    it.
 
     >>> eight_bits([(8, 4)]).alt.split(". ")[1].split("; ")[0]
     'Offset 8, slack 4: a key with the score m has 2⁸, the largest allowed 2¹², above 448'
@@ -29,64 +30,69 @@ def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> 
     def x(power: float) -> float:
         return LEFT + UNIT * (power - FIRST)
 
-    bottom = TOP + ROW * len(settings)
-    middle = (x(SMALLEST) + x(LARGEST)) / 2
-    title = "{:g} + {:g} > {:.1f}: offset and slack do not both fit".format(
-        *max(settings, key=sum), LARGEST
-    )
+    foot, room = TOP + ROW * len(settings), f"{LARGEST:.1f}"
     body = [
-        text(4, 18, title, font_size=15, font_weight="600", **START),
-        rect(x(SMALLEST), TOP - 4, x(LARGEST) - x(SMALLEST), bottom - TOP + 4, "plus",
-             fill_opacity="0.12"),
-        text(x(SMALLEST) - 6, 48, "becomes 0", **END),
-        text(middle, 48, "eight bits (e4m3) hold this"),
-        text(x(LARGEST) + 6, 48, "becomes 448", **START),
-        text(x(SMALLEST), 66, _power(SMALLEST)),
-        text(x(LARGEST), 66, "448"),
+        headline(2, 18, f"Offset + slack must fit into {room} powers of 2", "title"),
+        rect(x(SMALLEST), 66, x(LARGEST) - x(SMALLEST), foot - 66, "plus", fill_opacity="0.1"),
+        text(x(SMALLEST), 58, "eight bits (e4m3) hold this", fill="plus", **START),
+        # The room has its width above the band, with a bar at both ends.
+        tag("path", d=f"M{number(x(0))} 34v18M{number(x(LARGEST))} 34v18", stroke="plus",
+            stroke_width=2),
+        line(x(0), 43, x(LARGEST), 43, "plus"),
+        rect((x(0) + x(LARGEST)) / 2 - 18, 33, 36, 20, "paper"),
+        text((x(0) + x(LARGEST)) / 2, 48, room, fill="plus", font_size=15, font_weight="600"),
+        tag("line", x1=x(LARGEST), y1=66, x2=x(LARGEST), y2=foot, stroke="plus", stroke_width=2),
     ]
     words = []
     for row, (offset, slack) in enumerate(settings):
-        y, most, low = TOP + ROW * row + 28, offset + slack, offset - lower / log(2)
+        y, most, low = TOP + ROW * row, offset + slack, offset - lower / log(2)
         lost, over = low < SMALLEST, most > LARGEST
         verdict = (
-            f"{_power(most)} becomes 448: wrong weights" if over
-            else "small weights become 0" if lost else "large and small are held"
+            f"the largest, {_power(most)}, become 448" if over
+            else "the smallest become 0" if lost else "all are held"
         )
-        inner = max(low, SMALLEST)
+        sign = ">" if over else "<"
+        top = y + 8
         body += [
-            text(4, y + 3, f"offset c = {offset:g}", **START),
-            text(4, y + 21, f"slack λ = {slack:g}", **START),
-            rect(x(inner), y, x(offset) - x(inner), BAR, "plus", fill_opacity="0.5"),
-            rect(x(offset), y, x(min(most, LARGEST)) - x(offset), BAR, "paper", stroke="plus",
-                 stroke_dasharray="4 3"),
-            text(x(low) + 8, y - 7, f"score {lower:g} lower", **START, **HALO),
-            tag("circle", cx=x(offset), cy=y + BAR / 2, r=6, fill="ink"),
-            text(x(offset), y - 7, f"score m: {_power(offset)}"),
-            text(middle, y + BAR + 19, verdict, font_weight="600",
-                 fill="minus" if lost or over else "ink"),
+            text(x(SMALLEST) + 4, y - 2, f"{offset:g} + {slack:g} {sign} {room}: {verdict}",
+                 font_weight="600", fill="minus" if lost or over else "ink", **START),
+            rect(x(low), top, x(0) - x(low), BAR, "plus", fill_opacity="0.25"),
+            rect(x(0), top, x(offset) - x(0), BAR, "plus"),
+            text((x(0) + x(offset)) / 2, top + 19, f"offset {offset:g}", fill="paper",
+                 font_weight="600"),
         ]
-        for start, end in ((min(low, SMALLEST), SMALLEST), (LARGEST, max(most, LARGEST))):
-            body.append(rect(x(start), y, x(end) - x(start), BAR, "minus"))
-        corners = (x(low) - 6, y + 15), (x(low) + 6, y + 15), (x(low), y + 3)
-        points = " ".join(f"{number(across)},{number(down)}" for across, down in corners)
-        body.append(tag("polygon", points=points, fill="ink", stroke="paper", stroke_width=1))
+        if lost:
+            body.append(rect(x(low), top, x(SMALLEST) - x(low), BAR, "minus"))
         if slack:
-            named, shade = ((LARGEST, most), "paper") if over else ((offset, most), "ink")
-            body.append(text(x(sum(named) / 2), y + 13.5, "slack", fill=shade))
-            body.append(text(x(most) + 6, y + BAR / 2 + 5, _power(most), **START))
+            body.append(rect(x(offset), top, x(most) - x(offset), BAR, "paper", stroke="plus",
+                             stroke_dasharray="4 3", stroke_width=1.5))
+            if over:
+                start = max(offset, LARGEST)
+                body.append(rect(x(start), top, x(most) - x(start), BAR, "minus"))
+            body.append(text(x(max(offset, LARGEST) if over else offset) / 2 + x(most) / 2,
+                             top + 19, f"slack {slack:g}", fill="paper" if over else "ink",
+                             font_weight="600"))
+        corners = (x(low) - 7, top + BAR + 1), (x(low) + 7, top + BAR + 1), (x(low), top + BAR - 12)
+        points = " ".join(f"{number(across)},{number(down)}" for across, down in corners)
+        body += [
+            tag("polygon", points=points, fill="ink", stroke="paper", stroke_width=1),
+            tag("circle", cx=x(offset), cy=top + BAR, r=6, fill="ink", stroke="paper"),
+            text(max(x(low) - 7, 2), top + BAR + 20, f"score {lower:g} lower", **START),
+            text(x(offset) + 7, top + BAR + 20, f"score m: {_power(offset)}", **END),
+        ]
         words.append(
             f"Offset {offset:g}, slack {slack:g}: a key with the score m has {_power(offset)}, "
             f"the largest allowed {_power(most)}, {'above' if over else 'within'} 448; "
             f"a score lower by {lower:g} gives 2 to the power {decimal(low, 1)}, "
             + ("which becomes 0" if lost else "which is held")
         )
-    body.append(line(x(FIRST), bottom, x(LAST), bottom, "muted"))
-    for power in range(-8, 13, 4):
-        body.append(line(x(power), bottom, x(power), bottom + 5, "muted"))
-        body.append(text(x(power), bottom + 20, _power(power)))
-    body.append(axis_title(x(0), bottom + 40, "exponential × 2ᶜ"))
+    body.append(line(x(FIRST), foot, x(LAST), foot, "muted"))
+    for power, name in ((SMALLEST, _power(SMALLEST)), (-5, _power(-5)), (0, "1"), (4, _power(4)),
+                        (LARGEST, "448"), (12, _power(12))):
+        body.append(line(x(power), foot, x(power), foot + 5, "muted"))
+        body.append(text(x(power), foot + 20, name))
     told = f"The range of e4m3 as a band. {'. '.join(words)}."
-    return Drawing.from_elements("".join(body), WIDEST, bottom + 48, told)
+    return Drawing.from_elements("".join(body), WIDEST, foot + 28, told)
 
 
 def _power(power: float) -> str:
