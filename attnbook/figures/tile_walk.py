@@ -15,10 +15,12 @@ from attnlib.numpy_blockwise import SoftmaxState
 
 KINDS = ("all keys", "causal")
 COLUMNS = {"m": "ink", "ℓ": "weight", "õ": "output", "o": "output"}
-TOLD = {"m": "largest", "ℓ": "sum", "õ": "with v", "o": "output"}
+TOLD = "m = max s", "ℓ = Σ eˢ⁻ᵐ", "õ = Σ eˢ⁻ᵐ v"
 # The queries and keys of each tile, row by row, by its place among the tiles.
 Tiles = dict[tuple[int, int], tuple[slice, slice]]
-CELL, LEFT, TOP, COLUMN = 38.0, 58.0, 92.0, 47.0
+CELL, LEFT, TOP, COLUMN = 38.0, 56.0, 96.0, 49.0
+# Below the scores: the gauge, and how the numbers of one row are made, column by column.
+GAUGE, HEAD, BEFORE = 15.0, 58.0, 194.0
 
 
 class Step(NamedTuple):
@@ -28,6 +30,7 @@ class Step(NamedTuple):
     held: dict[tuple[int, int], float]  # by query and key; none where the tile is skipped
     rows: tuple[tuple[str, ...], ...]  # m, ℓ, õ, o of every query, as printed
     factors: dict[int, float]  # by query: ℓ and õ of before are multiplied by it, where m rises
+    made: tuple[tuple[str, ...], ...]  # of the tile's last row: before, what each key adds, now
     done: frozenset[tuple[int, int]]
     skipped: frozenset[tuple[int, int]]
 
@@ -48,30 +51,60 @@ def _printed(state: SoftmaxState, row: int, finished: bool) -> tuple[str, ...]:
     return (*shown, decimal(state.finish()[0][row, 0]) if finished else "")
 
 
+def _factor(exponential: float) -> str:
+    """Return a number up to 1, with a digit more than the sums, so that these can be checked."""
+    return "1" if exponential == 1 else f"{exponential:.3f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:g}".replace("-", "−")
+
+
+def _made(
+    old: SoftmaxState, new: SoftmaxState, tile: Array, value: Array
+) -> tuple[tuple[str, ...], ...]:
+    """Return how m, ℓ and õ of the last row are made: before, what each key adds, and now."""
+    row, m = tile[-1], new.m[-1]
+    before = [""] * 3
+    if np.isfinite(old.m[-1]):
+        factor = float(np.exp(old.m[-1] - m))
+        shrunk = f" × {_factor(factor)}" if factor < 1 else ""
+        before = [decimal(old.m[-1])] + [f"{decimal(x)}{shrunk}"
+                                         for x in (old.ell[-1], old.o[-1, 0])]
+    weights = np.exp(row - m)
+    keys = [["–"] * 3 if np.isneginf(score) else
+            [decimal(score, 1), f"+ {_factor(e)}", f"+ {_factor(e)} · {_signed(v)}"]
+            for score, e, v in zip(row, weights, value, strict=True)]
+    now = [decimal(m), *(f"= {decimal(x)}" for x in (new.ell[-1], new.o[-1, 0]))]
+    return tuple(zip(before, *keys, now, strict=True))
+
+
 def _walk(scores: Array, value: Array, kind: str, tiles: Tiles) -> list[Step]:
     """Every step from the empty states on: one row of tiles after the other."""
     n_queries, n_keys = scores.shape
     part = masks.causal(n_queries, n_keys) if kind == "causal" else np.ones_like(scores, bool)
     rows = [("",) * len(COLUMNS)] * n_queries
-    steps = [Step(None, {}, tuple(rows), {}, frozenset(), frozenset())]
+    steps = [Step(None, {}, tuple(rows), {}, (), frozenset(), frozenset())]
     for place, (queries, keys) in tiles.items():
         if keys.start == 0:
             state = SoftmaxState.empty((queries.stop - queries.start,), 1)
+        made: tuple[tuple[str, ...], ...] = ()
         held, factors, seen = {}, {}, part[queries, keys]
         done, skipped = steps[-1].done, steps[-1].skipped
         if seen.any():
             tile = np.where(seen, scores[queries, keys], -np.inf)
             held = {(queries.start + i, keys.start + j): s for (i, j), s in np.ndenumerate(tile)}
-            old, state = state.m, state.update(tile, value[keys, None])
-            factors = {queries.start + i: float(np.exp(old[i] - state.m[i]))
-                       for i in np.flatnonzero(np.isfinite(old) & (old < state.m))}
+            old, state = state, state.update(tile, value[keys, None])
+            factors = {queries.start + i: float(np.exp(old.m[i] - state.m[i]))
+                       for i in np.flatnonzero(np.isfinite(old.m) & (old.m < state.m))}
+            made = _made(old, state, tile, value[keys])
             finished = not part[queries, keys.stop :].any()
             for row in range(queries.stop - queries.start):
                 rows[queries.start + row] = _printed(state, row, finished)
             done |= {place}
         else:
             skipped |= {place}
-        steps.append(Step((queries, keys), held, tuple(rows), factors, done, skipped))
+        steps.append(Step((queries, keys), held, tuple(rows), factors, made, done, skipped))
     return steps
 
 
@@ -138,8 +171,9 @@ def _hatch(part: Array) -> str:
     )
 
 
-def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: str) -> str:
+def _frame(step: Step, tiles: Tiles, value: Array, kind: str, title: str, note: str) -> str:
     """Return the drawing of one step."""
+    n_keys = len(value)
     right, bottom = LEFT + n_keys * CELL, TOP + len(step.rows) * CELL
     body: list[str] = []
     hatch = _hatch(masks.causal(len(step.rows), n_keys))
@@ -162,8 +196,8 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
     # The blocks of queries, keys and values that the tile is made of come along with it.
     blocks = {
         "Q": ("query", (LEFT - 38, top + 3, 16, max(tall - 6, 0))),
-        "K": ("key", (x + 1, TOP - 38, max(wide / 2 - 2, 0), 16)),
-        "V": ("value", (x + wide / 2 + 1, TOP - 38, max(wide / 2 - 2, 0), 16)),
+        "K": ("key", (x + 1, TOP - 58, max(wide / 2 - 2, 0), 16)),
+        "V": ("value", (x + wide / 2 + 1, TOP - 58, max(wide / 2 - 2, 0), 16)),
     }
     for name, (shade, box) in blocks.items():
         there = bool(step.here)
@@ -176,39 +210,71 @@ def _frame(step: Step, tiles: Tiles, n_keys: int, kind: str, title: str, note: s
         rect(right + 3, top, len(COLUMNS) * COLUMN + 3, tall, "grid", fill_opacity="0.4", rx=4,
              data_part="rows")
     )
-    for i, row in enumerate(step.rows):
-        y = TOP + (i + 0.5) * CELL
-        body.append(text(LEFT - 6, y + 5, str(i), fill="query", **END))
-        told = f"old ℓ and õ × {step.factors[i]:.2f}" if i in step.factors else ""
-        body.append(text(right + 3 * COLUMN, y + 14, told, data_part=f"factor-{i}", font_size=13,
-                         **END))
-        for c, (name, shown) in enumerate(zip(COLUMNS, row, strict=True), start=1):
+    # The row whose numbers are made below, the last one of the tile, has a line around it.
+    row = step.here[0].stop - 1 if step.here and step.made else 0
+    framed = right + 3, TOP + row * CELL + 2, 3 * COLUMN + 3, CELL - 4
+    body.append(rect(*framed, stroke="ink", rx=4, opacity=bool(step.made), data_part="framed"))
+    for i, numbers in enumerate(step.rows):
+        y = TOP + (i + 0.5) * CELL + 5
+        body.append(text(LEFT - 6, y, str(i), fill="query", **END))
+        for c, (name, shown) in enumerate(zip(COLUMNS, numbers, strict=True), start=1):
             look = {"fill": COLUMNS[name], "font_weight": "600" if name == "o" else None} | END
             body.append(text(right + c * COLUMN, y, shown, data_part=f"{name}-{i}", **look))
     for c, (name, shade) in enumerate(COLUMNS.items(), start=1):
-        body.append(
-            text(right + c * COLUMN, TOP - 24, TOLD[name], fill="muted", font_size=13, **END)
-        )
-        body.append(text(right + c * COLUMN, TOP - 9, name, fill=shade, **END))
-    body += [text(LEFT + (j + 0.5) * CELL, TOP - 7, str(j), fill="key") for j in range(n_keys)]
+        body.append(text(right + c * COLUMN - 8, TOP - 8, name, fill=shade, font_size=15,
+                         font_weight="600", **END))
     body += [
-        axis_title(LEFT, TOP - 46, "keys and values", fill="key", **START),
+        axis_title(right + 3 * COLUMN, TOP - 27, "kept for each row", **END),
+        axis_title(right + 4 * COLUMN, TOP - 27, "õ / ℓ", **END),
+        text(LEFT - 6, TOP - 26, "key", fill="key", **END),
+        text(LEFT - 6, TOP - 8, "v", fill="value", **END),
+    ]
+    for j, v in enumerate(value):
+        middle = LEFT + (j + 0.5) * CELL
+        body += [text(middle, TOP - 26, str(j), fill="key"),
+                 text(middle, TOP - 8, _signed(v), fill="value")]
+    body += [
         axis_title(13, (TOP + bottom) / 2, "queries", upright=True, fill="query"),
         text(4, 22, title, data_part="title", font_size=15, font_weight="600", **START),
     ]
     # The gauge: a square for every score, and in ink for each that is held.
-    size = len(step.rows) * n_keys
+    size, level = len(step.rows) * n_keys, bottom + GAUGE
     pitch = round(min(12.0, 288 / size), 2)
-    ruled = "".join(f"M{number(4 + n * pitch)} {number(bottom + 15)}v11" for n in range(size + 1))
-    ruled += f"M4 {number(bottom + 15)}h{number(size * pitch)}m0 11H4"
+    ruled = "".join(f"M{number(4 + n * pitch)} {number(level)}v11" for n in range(size + 1))
+    ruled += f"M4 {number(level)}h{number(size * pitch)}m0 11H4"
     body += [
-        rect(4, bottom + 15, len(step.held) * pitch, 11, "ink", data_part="held"),
+        rect(4, level, len(step.held) * pitch, 11, "ink", data_part="held"),
         tag("path", d=ruled, stroke="muted", stroke_width=0.8),
     ]
-    body.append(text(12 + size * pitch, bottom + 25, note, data_part="note", font_weight="600",
+    body.append(text(12 + size * pitch, level + 10, note, data_part="note", font_weight="600",
                      **START))
+    body += _sums(step, row, max(keys.stop - keys.start for _, keys in tiles.values()),
+                  bottom + HEAD, right + 4 * COLUMN)
     body += [hit(*_box(tile), f"tile:{n}") for n, tile in enumerate(tiles.values(), start=1)]
     return "".join(body)
+
+
+def _sums(step: Step, row: int, most: int, top: float, right: float) -> list[str]:
+    """Return how m, ℓ and õ of one row are made, in columns: before, each key of a tile, now."""
+    there, pitch = bool(step.made), (right - 64 - BEFORE) / most
+    first = step.here[1].start if step.here else 0
+    named = [f"key {first + n}" for n in range(len(step.made[0]) - 2)] if there else []
+    heads = [("before", "muted"), *((name, "key") for name in named + [""] * (most - len(named))),
+             ("now", "muted")]
+    places = [BEFORE, *(BEFORE + pitch * n for n in range(1, most + 1)), right]
+    body = [text(4, top, f"query {row}" if there else "", fill="query", font_weight="600",
+                 data_part="row", **START)]
+    for n, ((words, shade), x) in enumerate(zip(heads, places, strict=True)):
+        body.append(text(x, top, words if there else "", fill=shade, data_part=f"head-{n}", **END))
+    for c, (name, words) in enumerate(zip(COLUMNS, TOLD, strict=False)):
+        y, cells = top + 21 * (c + 1), list(step.made[c]) if there else ["", ""]
+        cells[-1:-1] = [""] * (most + 2 - len(cells))
+        body.append(text(4, y, words, fill=COLUMNS[name], opacity=there, data_part=f"told-{name}",
+                         **START))
+        for n, (shown, x) in enumerate(zip(cells, places, strict=True)):
+            body.append(text(x, y, shown, fill=COLUMNS[name], data_part=f"made-{name}-{n}",
+                             font_weight="600" if x == right else "400", **END))
+    return body
 
 
 def tile_walk(
@@ -219,8 +285,9 @@ def tile_walk(
     One list picks the mask (none, causal), one slider the step. Scores are printed in the tile at
     work only, since no other is held: a gauge with a square for every score counts them. A tick
     marks a tile that is done; masked scores are hatched, and a tile of nothing else is skipped.
-    Beside each row stand m, ℓ and õ of its `SoftmaxState`, and o once it is finished; where m
-    rises, the factor of the old sums stands below them.
+    Beside each row stand m, ℓ and õ of its `SoftmaxState`, and o once it is finished. Below, those
+    of the tile's last row are added up: the old sums, times a factor where m rises, and what each
+    key adds.
 
     Shapes:
         scores (L, S), value (S,), one entry of each value. Made for small L and S.
@@ -243,7 +310,7 @@ def tile_walk(
                 shown = step.rows[i] if step.held else ("skipped",) * len(COLUMNS)
                 factor = f"{step.factors[i]:.2f}" if i in step.factors else ""
                 rows.append((kind, str(place), str(i), _range("key", keys), *shown, factor))
-        return Frame(_frame(step, tiles, n_keys, kind, title, note), label, rows)
+        return Frame(_frame(step, tiles, values, kind, title, note), label, rows)
 
     options = ("start", *(str(place) for place in range(1, len(tiles) + 1)))
     controls = (
@@ -252,7 +319,7 @@ def tile_walk(
     )
     return moving(
         draw, controls, LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
-        TOP + n_queries * CELL + 36,
+        TOP + n_queries * CELL + HEAD + 72,
         columns=("mask", "tile", "query", "keys", *COLUMNS, "factor of the old sums"),
         about="the walk over the tiles",
     )

@@ -301,6 +301,18 @@ def test_scaling_explorer_starts_with_a_fair_draw() -> None:
     assert [row[0] for row in rows] == [str(n * n) for n in range(1, 33)]
 
 
+def test_the_tile_walk_adds_up_to_the_sums_that_it_shows() -> None:
+    shown_sums = 0
+    for parts, name in product(frames(moving("tile_walk")), "ℓõ"):
+        *terms, now = (parts[f"made-{name}-{n}"]["text"] for n in range(5))
+        factors = [[number(one) for one in shown(term)] for term in terms if term]
+        if now:
+            shown_sums += 1
+            found = sum(float(np.prod(one)) for one in factors if one)
+            assert found == pytest.approx(number(now[2:]), abs=0.016)
+    assert shown_sums == 2 * 6  # of the eight tiles, two are skipped
+
+
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     drawing = moving("mask_explorer")
     kinds = product(drawing.controls[0].options, (2, 4), (0, 2))
