@@ -205,8 +205,9 @@ Two heads: 4 of 4 are right.'
 
 
 # `heads_diagram`: a number's side, the room for the names at the left and between heads, which row
-# and column the last product frames (they cross no name), and the tops of the rows.
-UNIT, SIDE, BETWEEN, FRAMED = 6.0, 86.0, 28.0, (-1, 6)
+# and column the last product frames (they cross no name), the tops of the rows, and how much is
+# seen of the heads that are not followed.
+UNIT, SIDE, BETWEEN, FRAMED, PALE = 6.0, 86.0, 28.0, (-1, 6), "0.35"
 COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
 TOPS = (32.0, 112.0, 192.0, 266.0, 340.0)
 
@@ -214,9 +215,9 @@ TOPS = (32.0, 112.0, 192.0, 266.0, 340.0)
 def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int) -> MovingDrawing:
     """Return a moving figure: the way from X through the heads to the output, in five steps.
 
-    Every matrix has its true shape, a small square a number. Each head has its shade and its
-    number, and lines lead from a piece to where it goes. Of the last product a number is framed,
-    with the row and the column that make it.
+    Every matrix has its true shape, a small square a number. Lines lead from the pieces of one head
+    to where they go, and the other heads are pale until their outputs are joined. Of the last
+    product a number is framed, with the row and the column that make it.
     """
     sizes, found = {"Q": d_k, "K": d_k, "V": d_v}, n_heads * d_v
     tall, group = UNIT * n_tokens, UNIT * (2 * d_k + d_v) + 12  # a head's Q, K and V with gaps
@@ -224,7 +225,7 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     middle = (SIDE + width) / 2
     heads = [SIDE + (n + 0.5) * (group + BETWEEN) for n in range(n_heads)]
     strips = [SIDE + (place + 0.5) * (width - SIDE) / 3 for place in range(3)]
-    joined = middle - last / 2
+    joined, followed = middle - last / 2, n_heads // 2
     steps = ("project", "split", "attend", "join", "mix")
     titles = ("One product gives the queries of all heads", "Each head gets its own columns",
               "Each head attends by itself", "The outputs come side by side",
@@ -265,26 +266,33 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
         for n in range(n_heads):
             left = at + UNIT * size * (n - n_heads / 2)
             rows[0] += block(left, TOPS[1], size, colour, str(n), n)
-    pieces = ""
     for n, at in enumerate(heads):
         left, out = at - group / 2, at + (UNIT * (n_tokens - d_v) + 34) / 2
         weights = at - (UNIT * (n_tokens + d_v) + 34) / 2
+        there, lines, pieces, own = joined + UNIT * n * d_v, ["", ""], "", ""
         for place, ((letter, size), strip) in enumerate(zip(sizes.items(), strips, strict=True)):
             colour, here = COLOUR_OF[letter], left + UNIT * size / 2
             start = strip + UNIT * size * (n + 0.5 - n_heads / 2)
-            rows[1] += way(start, TOPS[1] + tall, here, TOPS[2], colour)
+            lines[0] += way(start, TOPS[1] + tall, here, TOPS[2], colour)
             pieces += block(left, TOPS[2], size, colour, f"{letter}{n}", n)
             goal = out - 17 if letter == "V" else weights + tall * (place + 1) / 3
             foot = TOPS[3] + (tall / 2 - 9) * (letter == "V")
-            rows[2] += way(here, TOPS[2] + tall, goal, foot, colour)
+            lines[1] += way(here, TOPS[2] + tall, goal, foot, colour)
             left += UNIT * size + 6
-        rows[2] += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n)
-        rows[2] += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =")
-        rows[2] += block(out, TOPS[3], d_v, "output", f"O{n}", n)
-        there = joined + UNIT * n * d_v
+        own += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n)
+        own += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =")
+        own += block(out, TOPS[3], d_v, "output", f"O{n}", n)
+        if n == followed:
+            rows[1] += lines[0] + pieces
+            rows[2] += lines[1] + own
+        else:
+            rows[1] += tag("g", pieces, opacity=PALE)
+            rows[2] += tag("g", own, opacity=PALE)
         rows[3] += way(out + UNIT * d_v / 2, TOPS[3] + tall, there + UNIT * d_v / 2, TOPS[4],
                        "output")
-    rows[1] += pieces
+    for row, moves in ((1, "reshape, transpose"), (3, "transpose, reshape")):
+        rows[row] += text(2, TOPS[row + 1] - 12, moves, text_anchor="start",
+                          font_family="ui-monospace, monospace", **HALO)
     matrix, result = joined + UNIT * found + 26, joined + last - UNIT * d_model
     for n in range(n_heads):
         rows[3] += block(joined + UNIT * n * d_v, TOPS[4], d_v, "output", f"O{n}", n)
