@@ -22,11 +22,18 @@ LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
 def _verdict(name: str, means: Array) -> str:
     """Return what a memory does to the pairs."""
     oldest, newest = means[0], means[-1]
+    falls = newest - oldest > 0.15
     ways = {
-        "forgets the oldest": newest - oldest > 0.15, "keeps all": oldest > 0.95,
-        "nearly keeps all": oldest > 0.85, "blurs all": True,
+        "forgets the oldest": falls and oldest < 0.3, "blurs the oldest": falls,
+        "keeps all": oldest > 0.95, "nearly keeps all": oldest > 0.85, "blurs all": True,
     }
     return f"{name} {next(way for way, is_so in ways.items() if is_so)}"
+
+
+def _price(times: float) -> str:
+    """Return how many numbers are kept, against those of a state."""
+    few = {0.5: "half the", 1.0: "as many"}
+    return f" with {few.get(times, f'{times:g}× the')} numbers"
 
 
 def recall_explorer(
@@ -94,7 +101,7 @@ def recall_explorer(
                      data_part=f"kept-{index}", **HALO, **START),
             ]
             shown += [*(f"{rows[place][end]:.2f}" for end in (0, -1)), f"{kept:,}"]
-            price = f" with {kept / d_k**2:g}× the numbers" if name == "softmax" else ""
+            price = _price(kept / d_k**2) if name == "softmax" else ""
             verdicts.append(_verdict(name, rows[place]) + price)
         words = ", ".join(verdicts)
         first = ", ".join(verdicts[:2])
