@@ -23,7 +23,7 @@ def numbers_moved(
 
     >>> numbers_moved([16, 64], {"level": [4e6, 4e6], "falling": [8e6, 2e6], "bound": [1e6, 5e5]},
     ...               crossing=32).alt[:63]
-    'Falling against level: 2 times more at 16, 2 times less at 64. '
+    'Falling, 2 × level is moved at 16, and 1/2 of level at 64. Mill'
     """
     (level, dense), (falling, blocks), _ = moved.items()
     everything = [n / 1e6 for values in moved.values() for n in values]
@@ -64,9 +64,9 @@ def numbers_moved(
     told = []
     for mine, other in ((blocks[0], dense[0]), (blocks[-1], dense[-1])):
         times = mine / other
-        told.append(f"{max(times, 1 / times):.0f} times {'more' if times > 1 else 'less'}")
+        told.append(f"{times:.0f} × {level}" if times > 1 else f"1/{1 / times:.0f} of {level}")
     look = {"fill": "plus", "font_weight": "600", **START}
-    body += [text(LEFT + 20, up(blocks[0]) + 2, f"{blocks[0] / 1e6:,.0f}: {told[0]}", **look),
+    body += [text(LEFT + 20, up(blocks[0]) + 2, f"{blocks[0] / 1e6:,.0f} = {told[0]}", **look),
              text(RIGHT + 8, up(blocks[-1]) + 21, told[1], **look)]
     for (shade, _), (name, counts) in zip(LOOKS, moved.items(), strict=True):
         body.append(text(RIGHT + 8, up(counts[-1]) + 4.5, f"{name}: {counts[-1] / 1e6:,.0f}",
@@ -75,7 +75,7 @@ def numbers_moved(
         f"{name} " + ", ".join(f"{count / 1e6:,.0f}" for count in counts)
         for name, counts in moved.items()
     )
-    alt = (f"{falling.capitalize()} against {level}: {told[0]} at {sizes[0]:,}, {told[1]} at "
+    alt = (f"{falling.capitalize()}, {told[0]} is moved at {sizes[0]:,}, and {told[1]} at "
            f"{sizes[-1]:,}. Millions of numbers moved "
            f"with {', '.join(f'{size:,}' for size in sizes)} in the fast memory: {numbers}.")
     return Drawing.from_elements("".join(body), WIDTH, FOOT + 48, alt)
