@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log, log2
 
-from attnbook.figures.drawing import WIDEST, Drawing, headline, line, number, rect, tag, text
+from attnbook.figures.drawing import (
+    WIDEST,
+    Drawing,
+    axis_title,
+    headline,
+    line,
+    number,
+    rect,
+    tag,
+    text,
+)
 from attnbook.figures.labels import END, START, decimal
 
 # Powers of 2: what the axis shows, the largest number of e4m3, and below what it rounds to 0.
@@ -91,8 +101,9 @@ def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> 
                         (LARGEST, "448"), (12, _power(12))):
         body.append(line(x(power), foot, x(power), foot + 5, "muted"))
         body.append(text(x(power), foot + 20, name))
+    body.append(axis_title((x(FIRST) + x(LAST)) / 2, foot + 41, "exponentials × 2ᶜ, c the offset"))
     told = f"The range of e4m3 as a band. {'. '.join(words)}."
-    return Drawing.from_elements("".join(body), WIDEST, foot + 28, told)
+    return Drawing.from_elements("".join(body), WIDEST, foot + 49, told)
 
 
 def _power(power: float) -> str:
