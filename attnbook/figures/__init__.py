@@ -37,7 +37,7 @@ from attnbook.figures.online_row import online_row
 from attnbook.figures.order import clock_hands, rotary_offset
 from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
-from attnbook.figures.ring import ring_bytes, ring_timetable
+from attnbook.figures.ring import ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
 from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth, three_divisors
 from attnbook.figures.sheet import (

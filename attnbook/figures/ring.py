@@ -1,16 +1,12 @@
-"""A sequence on several devices: who computes what in each step of a ring, and bytes a device."""
+"""A sequence on several devices: who computes what in each step of a ring."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate, product
 from math import cos, radians, sin
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from attnbook.figures.charts import SERIES, canvas, legend_above, powers_axis
-from attnbook.figures.drawing import WIDEST, Drawing, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import WIDEST, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
@@ -279,38 +275,3 @@ def ring_timetable(n_devices: int = 4) -> MovingDrawing:
         columns=("layout", "step", "device", "keys of device", "chunks", "tiles", "step lasts"),
         about="the ring's timetable",
     )
-
-
-def ring_bytes(n_devices: Sequence[int], keys_and_values: int) -> Drawing:
-    """Return a drawing of the bytes that one of P devices holds and sends, both axes logarithmic.
-
-    `keys_and_values` are the bytes of the keys and values of all tokens. An all-gather collects
-    all of them; a ring has at most three blocks of 1/P of them at a time.
-    """
-    devices = np.asarray(n_devices, dtype=np.float64)
-    block, same = keys_and_values / devices, np.ones_like(devices)
-    sent, in_ring = keys_and_values - block, np.minimum(3, devices) * block
-    panels = {
-        "held": {"all-gather": keys_and_values * same, "ring": in_ring},
-        "sent": {"all-gather": sent, "ring": sent},
-    }
-    told = []
-    with canvas(3.9, len(panels)) as (figure, axes):
-        for one, (title, series) in zip(axes, panels.items(), strict=True):
-            for (name, values), look in zip(series.items(), SERIES, strict=False):
-                one.plot(n_devices, values, label=name, markersize=6, **look)
-                ends = f"{values[0]:.3g} at {n_devices[0]} to {values[-1]:.3g} at {n_devices[-1]}"
-                told.append(f"{title}, {name} from {ends}")
-            powers_axis(one, n_devices, len(panels))
-            one.set_yscale("log")
-            one.set_ylim(in_ring.min() / 4, keys_and_values * 4)
-            one.set_xlabel("devices")
-            one.set_title(title)
-            one.grid(axis="y")
-        axes[0].set_ylabel("bytes of one device")
-        legend_above(figure, axes[0])
-        alt = (
-            "Bytes of one device, by the number of devices. Held: the all-gather’s stay, those of "
-            "the ring fall. Sent: ring and all-gather the same."
-        )
-        return Drawing.from_matplotlib(figure, f"{alt} {'; '.join(told)}.")

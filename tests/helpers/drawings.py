@@ -152,7 +152,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         crossing=64,
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
-    "ring_bytes": lambda: figures.ring_bytes([2, 4, 8], 8_000_000),
     "time_computing": lambda: figures.time_computing(
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
