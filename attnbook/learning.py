@@ -36,17 +36,6 @@ def measured(what):
     return found["at"], {name: np.array(rows) for name, rows in found["found"].items()}
 
 
-def stored_sums():
-    """Return of ten sums the share of right guesses, and after a skip what followed and is due.
-
-    They are trained like the models of chapter 17, until they copy or for 300 steps.
-
-    >>> stored_sums().shape
-    (10, 3)
-    """
-    return np.array(stored()["sums"]["found"]["sum"])
-
-
 def softmax(S):
     future = torch.ones_like(S).triu(1).bool()
     return S.masked_fill(future, -torch.inf).softmax(-1)

@@ -23,8 +23,8 @@ from tools import ROOT
 from tools.measured import Table, in_json, main, program
 
 SUMS = program(
-    "17_programs", "Sum", "begin_sum", "skipping", "texts", "follows", "named", "softmax", "signed",
-    "divided", "KINDS", "Weighted", "begin_with", "learn",
+    "17_programs", "skipping", "texts", "follows", "named", "softmax", "signed", "KINDS",
+    "Weighted", "begin_with", "learn",
 )
 STATES = program("21_hybrids", "written", "mix", "Small", "convolve", "Convolved")
 STORED = ROOT / "attnbook" / "data" / "learning.json"
@@ -50,34 +50,24 @@ def alike(kind: str, n: int) -> list[Layer]:
     return [partial(SUMS.Weighted, kind) for _ in range(n)]
 
 
-def hybrid(d_k: int, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
-    """Return the name, the layers, and the texts of a model with layers of both kinds."""
-    layers: list[Layer] = [partial(STATES.Small, d_k, name) for name in names]
-    return f"{d_k}: {', '.join(names)}", (layers, SUMS.skipping)
+def group(place: str, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
+    """Return the name, the layers, and the texts of a model with d_k = 4.
 
-
-def convolved(place: str, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
-    """Return the same, with d_k = 4 and a short convolution in all layers but a last softmax."""
+    A short convolution stands in this place of each layer but a last softmax, or in none.
+    """
     layers: list[Layer] = [partial(STATES.Convolved, 4, name, place) for name in names]
-    if len(names) > 1 and names[-1] == "softmax":
+    if place == "none":
+        layers = [partial(STATES.Small, 4, name) for name in names]
+    elif len(names) > 1 and names[-1] == "softmax":
         layers[-1] = partial(STATES.Small, 4, "softmax")
     return f"{place}: {', '.join(names)}", (layers, SUMS.skipping)
 
 
 def silu_alone() -> torch.nn.Module:
-    """Return a state of `convolved` whose convolution takes the token itself: the SiLU is left."""
+    """Return a state of `group` whose convolution takes the token itself: the SiLU is left."""
     layer: torch.nn.Module = STATES.Convolved(4, "state", "after")
     layer.get_parameter("taps").requires_grad_(False).copy_(torch.eye(4)[3:].T)
     return layer
-
-
-def sums() -> list[list[float]]:
-    """Return the three shares of ten sums that are trained as in chapter 17."""
-    rows = []
-    for seed in SEEDS:
-        model = SUMS.begin_sum(seed)
-        rows.append([copying.train(model, seed)[-1], *SUMS.named(model)])
-    return [[round(float(share), 4) for share in row] for row in rows]
 
 
 NUMBERS = {1: "one layer", 2: "two layers"}
@@ -86,26 +76,20 @@ KINDS = {
     for n, number in NUMBERS.items()
     for kind in SUMS.KINDS
 }
-SKIPS = {kind: (alike(kind, 2), SUMS.skipping) for kind in ("sum", "softmax")}
-PAIRS = [(one, other) for one in ("state", "softmax") for other in ("state", "softmax")]
-HYBRIDS = dict(
-    [hybrid(4, pair) for pair in [*PAIRS, ("softmax", "sum")]] + [hybrid(8, pair) for pair in PAIRS]
-)
+PAIRS = ["state", "state"], ["state", "softmax"]
 FOURS = ["state"] * 3 + ["softmax"], ["state"] * 4, ["softmax"] * 4, ["softmax"] + ["state"] * 3
-CONVOLVED = [("after", PAIRS[0]), ("before", PAIRS[0]), ("before", ["state"])]
-CONVOLVED += [("before", ["softmax"]), ("after", PAIRS[1])]
 TABLES = {
-    "sums": in_json(STORED, "sums", {"sum": sums}),
     "kinds": table("kinds", [200, 300, 500, 1_000], KINDS),
-    "skips": table("skips", [200, 300, 500, 1_000], SKIPS),
-    "hybrids": table("hybrids", [500, 1_000, 2_000, 4_000], HYBRIDS),
-    "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(hybrid, 4), FOURS))),
-    "convolved": table(
-        "convolved", [500, 1_000, 2_000, 4_000], dict(convolved(*how) for how in CONVOLVED)
+    "skips": table("skips", [200, 300, 500, 1_000], {"sum": (alike("sum", 2), SUMS.skipping)}),
+    "two": table("two", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), PAIRS))),
+    "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), FOURS))),
+    "two, convolved": table(
+        "two, convolved", [500, 1_000, 2_000, 4_000],
+        dict([*map(partial(group, "after"), PAIRS), group("before", ["softmax"])]),
     ),
     "deep, convolved": table(
         "deep, convolved", [500, 1_000, 2_000, 4_000],
-        dict(convolved("after", names) for names in reversed(FOURS[:2])),
+        dict(map(partial(group, "after"), reversed(FOURS[:2]))),
     ),
     "SiLU": table(
         "SiLU", [500, 1_000, 2_000, 4_000],
