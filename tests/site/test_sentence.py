@@ -80,7 +80,12 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     near = [", ".join(sentence.nearest(way, tokens)) for way in ways.values()]
     first = [tokens[asks]] if tokens[asks] in sentence.SENSES else []
     best = int(taken.argmax())
+    least = float(taken[others[0]].min())
+    alike = others.sum() > 1 and taken[best] < 2 * least
     said = f"“{tokens[asks]}” takes {small[best]} from “{tokens[best]}”"
+    if alike:
+        ends = f"{100 * least:.0f}% to {small[best]}"
+        said = f"“{tokens[asks]}” takes {ends} from each word, nearly the plain mean"
     if not first:
         return [small, None, near, said]
     poles = sentence.SENSES[first[0]].split()
@@ -91,7 +96,7 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     gives = float(x[best] @ (to[1] - to[0]))
     sign = np.sign(leans["attention"] - leans["alone"])
     moves = ""
-    if sign * gives > 0.1 and sign * (leans["attention"] - leans["plain mean"]) > 0:
+    if not alike and sign * gives > 0.1 and sign * (leans["attention"] - leans["plain mean"]) > 0:
         moves = f", which moves it towards {poles[int(sign > 0)]}"
     return [small, label, near, said + moves]
 

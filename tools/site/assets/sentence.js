@@ -36,8 +36,10 @@
     const most = Math.max(...scores), e = scores.map((score) => Math.exp(score - most));
     const weights = e.map((one) => one / e.reduce((sum, other) => sum + other));
     const vectors = x.map((row) => row ?? new Float64Array(D_K)), n = there.filter(Boolean).length;
+    const [least, largest] = [Math.min, Math.max].map((end) => end(...weights.filter((_, j) => there[j])));
     return {
-      weights, vectors, best: weights.indexOf(Math.max(...weights)),
+      weights, vectors, least, best: weights.indexOf(largest),
+      alike: n > 1 && largest < 2 * least, // nearly the plain mean
       alone: x[asks],
       "plain mean": mean(vectors, there.map((is) => is ? 1 / n : 0)),
       attention: mean(vectors, weights),
@@ -209,8 +211,10 @@
     const other = past !== false && past >= 0 ? attend({ tokens: before.tokens, asks: past, divisor }) : null;
     const side = word && beam(found, senses[word].split(" "), other);
     find("beam").toggleAttribute("hidden", !word);
-    find("said").textContent = `“${asked}” takes ${percent(found.weights[found.best])} from “${tokens[found.best]}”` +
-      (side ? `, which moves it towards ${side}` : "");
+    const most = percent(found.weights[found.best]);
+    find("said").textContent = found.alike
+      ? `“${asked}” takes ${percent(found.least)} to ${most} from each word, nearly the plain mean`
+      : `“${asked}” takes ${most} from “${tokens[found.best]}”` + (side ? `, which moves it towards ${side}` : "");
     for (const way of ["alone", "plain mean", "attention"]) {
       root.querySelector(`[data-way="${way}"]`).textContent = nearest(found[way], tokens).join(", ");
     }
