@@ -11,9 +11,7 @@ pytest.importorskip("triton", reason="triton is for Linux")
 import triton
 import triton.language as tl
 
-from attnbook import kernels
 from attnbook.compiled import Loop, code_of, gpu, loops
-from tools import ROOT
 
 UNIT = tl.constexpr(1.5)
 
@@ -46,17 +44,6 @@ def test_a_thread_computes_its_share_as_the_arguments_choose() -> None:
         assert kinds["exponentials"] == 512 // code.threads * kinds["global memory"]
         assert kinds["factors"] == 2 * kinds["exponentials"]
         assert "spills" not in kinds
-
-
-def test_chapter_14_names_the_instructions_of_its_loop_and_who_compiled_them() -> None:
-    """The number is that of the pinned version of Triton; another one compiles otherwise."""
-    page = (ROOT / "chapters" / "14_fused_kernel.ipynb").read_text(encoding="utf-8")
-    assert f"triton=={triton.__version__};" in (ROOT / "requirements.txt").read_text("utf-8")
-    given = {"n_q": 8192, "n_k": 8192, "d_k": 128, "d_v": 128, "scale": 0.1, "CAUSAL": False}
-    given |= {"C_K": 128, "C_V": 128, "LSE": "float32", "B_Q": 128, "B_K": 128}
-    arguments = {name: given.get(name, "bfloat16") for name in kernels.fused.arg_names}
-    n = code_of(kernels.fused, arguments, warps=8).loops[0].instructions
-    assert f"by Triton {triton.__version__} (`attnbook.compiled` counts), it has {n} instr" in page
 
 
 def test_a_process_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
