@@ -232,18 +232,20 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
               "Each number of Y is made of all heads")
 
     def block(x: float, top: float, wide: int, colour: str, words: str = "", head: int = 0,
-              high: int = n_tokens) -> str:
+              high: int = n_tokens, pale: bool = False) -> str:
         """Return a matrix with its upper left corner at (x, top), ruled into its numbers."""
         w, h = UNIT * wide, UNIT * high
         ruled = [f"M{number(x + UNIT * n)} {number(top)}v{number(h)}" for n in range(1, wide)]
         ruled += [f"M{number(x)} {number(top + UNIT * n)}h{number(w)}" for n in range(1, high)]
         shade = number(SHADES[head % len(SHADES)])
-        return (
+        shape = (
             rect(x, top, w, h, "paper")
             + rect(x, top, w, h, colour, fill_opacity=shade, stroke=colour)
             + tag("path", d="".join(ruled), stroke=colour, stroke_opacity="0.3", stroke_width=0.6)
-            + text(x + w / 2, top + h / 2 + 5, words, font_size=15, font_weight="600")
         )
+        look = {"fill": "muted"} if pale else {"font_weight": "600"}
+        named = text(x + w / 2, top + h / 2 + 5, words, font_size=15, **look)
+        return (tag("g", shape, opacity=PALE) if pale else shape) + named
 
     def way(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
         return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour, stroke_width=1.5,
@@ -269,25 +271,22 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
     for n, at in enumerate(heads):
         left, out = at - group / 2, at + (UNIT * (n_tokens - d_v) + 34) / 2
         weights = at - (UNIT * (n_tokens + d_v) + 34) / 2
-        there, lines, pieces, own = joined + UNIT * n * d_v, ["", ""], "", ""
+        there, lines, pale = joined + UNIT * n * d_v, ["", ""], n != followed
         for place, ((letter, size), strip) in enumerate(zip(sizes.items(), strips, strict=True)):
             colour, here = COLOUR_OF[letter], left + UNIT * size / 2
             start = strip + UNIT * size * (n + 0.5 - n_heads / 2)
             lines[0] += way(start, TOPS[1] + tall, here, TOPS[2], colour)
-            pieces += block(left, TOPS[2], size, colour, f"{letter}{n}", n)
+            rows[1] += block(left, TOPS[2], size, colour, f"{letter}{n}", n, pale=pale)
             goal = out - 17 if letter == "V" else weights + tall * (place + 1) / 3
             foot = TOPS[3] + (tall / 2 - 9) * (letter == "V")
             lines[1] += way(here, TOPS[2] + tall, goal, foot, colour)
             left += UNIT * size + 6
-        own += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n)
-        own += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =")
-        own += block(out, TOPS[3], d_v, "output", f"O{n}", n)
-        if n == followed:
-            rows[1] += lines[0] + pieces
-            rows[2] += lines[1] + own
-        else:
-            rows[1] += tag("g", pieces, opacity=PALE)
-            rows[2] += tag("g", own, opacity=PALE)
+        rows[2] += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n, pale=pale)
+        rows[2] += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =", fill="muted" if pale else "ink")
+        rows[2] += block(out, TOPS[3], d_v, "output", f"O{n}", n, pale=pale)
+        if not pale:
+            rows[1] += lines[0]
+            rows[2] += lines[1]
         rows[3] += way(out + UNIT * d_v / 2, TOPS[3] + tall, there + UNIT * d_v / 2, TOPS[4],
                        "output")
     for row, moves in ((1, "reshape, transpose"), (3, "transpose, reshape")):

@@ -34,7 +34,7 @@ def _cells(left: float, top: float, entries: Array, shade: str, wide: float = WI
     body = []
     for (i, j), entry in np.ndenumerate(entries):
         x, y = left + wide * j, top + HIGH * i
-        body += [rect(x, y, wide, HIGH, shade, fill_opacity="0.1", stroke=shade),
+        body += [rect(x, y, wide, HIGH, shade, fill_opacity="0.07", stroke=shade),
                  text(x + wide / 2, y + HIGH / 2 + 5, decimal(entry, 1), font_size=14, fill=shade,
                       font_weight="600")]
     return body

@@ -318,7 +318,7 @@ def tile_walk(
         Control("tile", "tile", options, (len(tiles) + 1) // 2, pace=1.2),
     )
     return moving(
-        draw, controls, LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 12,
+        draw, controls, LEFT + n_keys * CELL + len(COLUMNS) * COLUMN + 6,
         TOP + n_queries * CELL + HEAD + 72,
         columns=("mask", "tile", "query", "keys", *COLUMNS, "factor of the old sums"),
         about="the walk over the tiles",
