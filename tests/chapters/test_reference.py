@@ -139,7 +139,7 @@ def test_the_teachers_page_gives_the_minutes_of_each_page() -> None:
 
 def test_the_first_volume_takes_as_long_as_the_first_page_says() -> None:
     page = (ROOT / "index.md").read_text(encoding="utf-8")
-    assert "**Three hours and a quarter**" in page and FIRST_VOLUME_MINUTES == 3.25 * 60
+    assert "**Three hours**" in page and FIRST_VOLUME_MINUTES == 3 * 60
     assert FIRST_VOLUME_MINUTES - 30 < minutes_of_the_first_volume() <= FIRST_VOLUME_MINUTES
 
 
