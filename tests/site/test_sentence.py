@@ -93,11 +93,11 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     leans = {name: float(way @ (to[1] - to[0])) for name, way in ways.items()}
     told = ", ".join(f"{name} {decimal(lean)}" for name, lean in leans.items())
     label = f"A beam from {poles[0]} to {poles[1]}: {told}."
-    gives = float(x[best] @ (to[1] - to[0]))
-    sign = np.sign(leans["attention"] - leans["alone"])
+    further = leans["attention"] - leans["plain mean"]
+    gives = float(x[best] @ (to[1] - to[0])) - leans["plain mean"]
     moves = ""
-    if not alike and sign * gives > 0.1 and sign * (leans["attention"] - leans["plain mean"]) > 0:
-        moves = f", which moves it towards {poles[int(sign > 0)]}"
+    if not alike and abs(further) > 0.05 and further * gives > 0:
+        moves = f", so it leans further to {poles[int(further > 0)]} than the plain mean"
     return [small, label, near, said + moves]
 
 
@@ -119,7 +119,8 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     visit = open_page("index", width=360, height=780, motion="reduce")
     page = visit.page
     said, words = page.locator(".sentence-said"), page.locator(".sentence-words")
-    assert said.text_content() == "“mouse” takes 73% from “cat”, which moves it towards animal"
+    told = "“mouse” takes 73% from “cat”, so it leans further to animal than the plain mean"
+    assert said.text_content() == told
     # By keyboard alone: the line, then the words, then the divisors.
     line = page.get_by_label("Type a sentence, click a word:")
     line.fill("Granny's giraffe drank milkk from the pitcher!")

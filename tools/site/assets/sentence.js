@@ -3,7 +3,7 @@
 // the sentences that the page opens on stand in the page; all others come when somebody types.
 (() => {
   "use strict";
-  const D_K = 64, FIRST = 80, LONGEST = 16, CLEAR = 0.1;
+  const D_K = 64, FIRST = 80, LONGEST = 16, CLEAR = 0.05;
   const root = document.querySelector(".sentence"), here = document.currentScript.src;
   const find = (name) => root.querySelector(`.sentence-${name}`);
   const line = root.querySelector("input[type=text]"), words = find("words");
@@ -148,17 +148,19 @@
   };
   const beam = (found, poles, past) => {
     const svg = find("beam"), at = (lean) => 262 + 170 * lean, [a, b] = poles.map((pole) => rows.get(pole));
-    const lean = (vector) => dot(vector, b) - dot(vector, a), own = at(lean(found.alone));
+    const lean = (vector) => dot(vector, b) - dot(vector, a);
     const text = (x, y, look, words) => make("text", { transform: `translate(${x} ${y})`, class: look }, words);
-    const mark = (row, name, vector, look) => {
-      const x = at(lean(vector)), y = 64 + 20 * row, right = Math.max(x, own), number = decimal(lean(vector));
+    // What attention makes hangs on a line from the plain mean.
+    const mark = (row, name, vector, look, from = vector) => {
+      const x = at(lean(vector)), start = at(lean(from)), y = 64 + 20 * row;
+      const right = Math.max(x, start), number = decimal(lean(vector));
       return [
         text(4, y + 14, look, name),
-        make("line", { x1: own, x2: x, y1: y + 9, y2: y + 9, class: look }),
+        make("line", { x1: start, x2: x, y1: y + 9, y2: y + 9, class: look }),
         look === "equal" ? make("circle", { cx: x, cy: y + 9, r: 6, class: look })
           : make("polygon", { points: "0,0 9,16 -9,16", transform: `translate(${x} ${y})`, class: look }),
         right < 392 ? text(right + 13, y + 14, look, number)
-          : text(Math.min(x, own) - 13, y + 14, `${look} end`, number),
+          : text(Math.min(x, start) - 13, y + 14, `${look} end`, number),
       ];
     };
     // Each word stands on the beam where it leans, as large as its weight. Names need room.
@@ -178,18 +180,17 @@
       text(4, 12, "pole", `← ${poles[0]}`),
       text(444, 12, "pole end", `${poles[1]} →`),
       ...discs,
-      ...mark(0, name(found, state.tokens, "with"), found.attention, "attention"),
-      ...(past ? mark(1, name(past, before.tokens, "before:"), past.attention, "other") : []),
+      ...mark(0, name(found, state.tokens, "with"), found.attention, "attention", found["plain mean"]),
+      ...(past ? mark(1, name(past, before.tokens, "before:"), past.attention, "other", past["plain mean"]) : []),
       ...mark(past ? 2 : 1, "plain mean", found["plain mean"], "equal"),
       ...mark(past ? 3 : 2, "alone", found.alone, "alone"),
     ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
-    // Where it moves to, if it moves further than the plain mean does and the word that gives most
-    // clearly stands on that side.
-    const to = ["attention", "plain mean", "alone"].map((way) => lean(found[way]));
-    const gives = lean(found.vectors[found.best]), sign = Math.sign(to[0] - to[2]);
-    return sign * gives > CLEAR && sign * (to[0] - to[1]) > 0 ? poles[sign < 0 ? 0 : 1] : null;
+    // To which side it leans further than the plain mean does, if the word that gives most does too.
+    const equal = lean(found["plain mean"]), moves = lean(found.attention) - equal;
+    const gives = lean(found.vectors[found.best]) - equal;
+    return Math.abs(moves) > CLEAR && moves * gives > 0 ? poles[moves < 0 ? 0 : 1] : null;
   };
 
   // Draw what the state says; the words are there already.
@@ -214,7 +215,7 @@
     const most = percent(found.weights[found.best]);
     find("said").textContent = found.alike
       ? `“${asked}” takes ${percent(found.least)} to ${most} from each word, nearly the plain mean`
-      : `“${asked}” takes ${most} from “${tokens[found.best]}”` + (side ? `, which moves it towards ${side}` : "");
+      : `“${asked}” takes ${most} from “${tokens[found.best]}”` + (side ? `, so it leans further to ${side} than the plain mean` : "");
     for (const way of ["alone", "plain mean", "attention"]) {
       root.querySelector(`[data-way="${way}"]`).textContent = nearest(found[way], tokens).join(", ");
     }
