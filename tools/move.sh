@@ -18,4 +18,4 @@ git grep -lz "$old" | xargs -0 perl -pi -e '
   BEGIN { ($account, $name) = split "/", $ENV{NEW}; ($was, $called) = split "/", $ENV{OLD}; }
   s|\Q$was\E(\.github\.io)?/\Q$called\E|$account . ($1 // "") . "/$name"|ge;  # links and pages
   s|^cd \Q$called\E$|cd $name|;                                               # into the clone'
-echo "The repository's address is now https://github.com/$1. See git diff."
+echo "The repository's address is now https://github.com/$1. See git diff, and run make poster: posters name it."
