@@ -46,7 +46,7 @@ def table():
     """Return the shares of right guesses of ten models, by the way in which keys are chosen.
 
     >>> len(table()), len(table()["all keys"])
-    (19, 10)
+    (7, 10)
     """
     return stored()["table"]["found"]
 
@@ -66,21 +66,11 @@ def span(way):
     return f"{eight(way).min():.2f}-{eight(way).max():.2f}"
 
 
-def show(*ways):
-    """Print the rows of the table whose names begin with these words, one model a column."""
-    print(f"{'seed':27} {'the eight':9} ", *(f"{seed:4}" for seed in range(10)))
+def show():
+    """Print the table, one model a column, with the range of the eight that copy."""
+    print(f"{'seed':21} {'the eight':9} ", *(f"{seed:4}" for seed in range(10)))
     for way, found in table().items():
-        if way.startswith(ways):
-            print(f"{way:27} {span(way)} ", *(f"{share:.2f}" for share in found))
-
-
-def compare(*forms):
-    """Print the ranges of these forms side by side, one way of teaching a row."""
-    print(f"{'':18}", *(f"{form:>10}" for form in forms))
-    ways = [way.split(": ")[1] for way in table() if way.startswith(f"{forms[0]}: ")]
-    for way in ways:
-        print(f"{way:18}", *(f"{span(f'{form}: {way}'):>10}" for form in forms))
-    print(f"{'all, 2 numbers':18}", *(f"{span(f'2 numbers: {form}'):>10}" for form in forms))
+        print(f"{way:21} {span(way)} ", *(f"{share:.2f}" for share in found))
 
 
 def scores(layer, X):
@@ -180,21 +170,20 @@ def distance(S, index, seen):
     return (A.exp() * (A - P)).sum(-1).mean()
 
 
-def teach(model, indexers, adam, rng, n_steps, shown):
-    """Train the indexers of a model: each compares the keys that `shown` makes of its scores."""
+def teach(model, indexers, adam, rng, n_steps):
+    """Train the indexers of a model on all keys that a query sees."""
     for _ in range(n_steps):
         X, loss = model.enter(torch.from_numpy(repeats(16, rng)[0][:, :-1])), 0
         for layer, indexer in zip(model.layers, indexers, strict=True):
-            S, index = scores(layer, X), indexer(X)
-            loss = loss + distance(S, index, shown(index))
+            loss = loss + distance(scores(layer, X), indexer(X), past)
             X = attend(layer, X, past)
         adam.zero_grad()
         loss.backward()
         adam.step()
 
 
-def taught(model, seed, shown=None, n_steps=200, kind=Indexer):
-    """Return for each layer of a model what chooses two keys: an indexer, taught if keys are shown.
+def taught(model, seed, n_steps=200, kind=Indexer):
+    """Return for each layer of a model what chooses two keys: an indexer, taught in so many steps.
 
     The entries of the model are frozen.
     """
@@ -202,6 +191,5 @@ def taught(model, seed, shown=None, n_steps=200, kind=Indexer):
     torch.manual_seed(100 + seed)
     indexers, rng = [kind(), kind()], np.random.default_rng(100 + seed)
     entries = [W for indexer in indexers for W in indexer.parameters()]
-    adam = torch.optim.Adam(entries, 0.005, fused=True)
-    teach(model, indexers, adam, rng, n_steps if shown else 0, shown)
+    teach(model, indexers, torch.optim.Adam(entries, 0.005, fused=True), rng, n_steps)
     return [lambda X, one=one: own_two(one(X)) for one in indexers]

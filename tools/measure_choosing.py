@@ -59,7 +59,7 @@ def frames(seed: int = 2) -> dict[str, Any]:
         "dense": right(32), "last": last, "steps": STEPS, "chosen": [], "right": [],
     }
     for before, after in zip((0, *STEPS), STEPS, strict=False):
-        choosing.teach(model, indexers, adam, rng, after - before, lambda _: choosing.past)
+        choosing.teach(model, indexers, adam, rng, after - before)
         with torch.no_grad():
             seen = choosing.best(indexers[1](X)[0], 2)
             found["chosen"].append([np.flatnonzero(keys).tolist() for keys in seen])
@@ -103,11 +103,6 @@ def shares_apart(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return numbers_apart(old, found, rtol=0, atol=0.1)
 
 
-def any_two(index: Any) -> Any:
-    """Return two keys of each row, whatever the scores."""
-    return choosing.own_two(torch.rand_like(index).masked_fill(~choosing.past, -torch.inf))
-
-
 def last_16(_: Any) -> Any:
     """Return the last 16 keys of each row, whatever the scores."""
     return choosing.past & ~choosing.past.tril(-16)
@@ -118,73 +113,16 @@ def exact(layer: Any) -> Choose:
     return lambda X: choosing.own_two(choosing.scores(layer, X))
 
 
-def _cut(left: Any, right: Any) -> Choose:
-    """Return what chooses by products of the tokens' queries X @ left and their keys X @ right."""
-    past = choosing.past
-    return lambda X: choosing.own_two(((X @ left) @ (X @ right).mT).masked_fill(~past, -torch.inf))
-
-
-def _root(X: Any) -> Any:
-    """Return the square root of the mean of all x xᵀ, and its inverse."""
-    squares, axes = torch.linalg.eigh(X.mT @ X / len(X))
-    roots = squares.clamp(min=1e-12).sqrt()
-    return (axes * roots) @ axes.mT, (axes / roots) @ axes.mT
-
-
-def svd_of_inputs(model: Any, seed: int) -> list[Choose]:
-    """Return for each layer what chooses by its scores from 8 numbers that fit its inputs best.
-
-    The decomposition is of C_q^½ W_Q W_Kᵀ C_k^½, so that what is left out is small in the mean over
-    the scores of 256 new texts. A mean of all keys shifts whole rows, and is left out of C_k.
-    """
-    texts = copying.repeats(256, np.random.default_rng(100 + seed))[0]
-    X, found = model.enter(torch.from_numpy(texts[:, :-1])), []
-    for layer in model.layers:
-        rows = X.flatten(0, 1).double()
-        (asks, back_q), (answers, back_k) = _root(rows), _root(rows - rows.mean(0))
-        left, sizes, right = torch.linalg.svd(
-            asks @ (layer.W_Q @ layer.W_K.mT).double() @ answers
-        )
-        cut = back_q @ (left[:, :8] * sizes[:8]), back_k @ right[:8].mT
-        found.append(_cut(*(W.float() for W in cut)))
-        X = choosing.attend(layer, X, choosing.past)
-    return found
-
-
-class WithoutReLU(choosing.Indexer):
-    """An indexer whose products keep their signs."""
-
-    def forward(self, X: Any) -> Any:
-        """Return the scores, (…, T, T)."""
-        q = (X @ self.W_q).unflatten(-1, (-1, self.d_index)).movedim(-2, -3)
-        q = ((X @ self.W_w).mT.unsqueeze(-1) * q).sum(-3) * self.scale
-        return (q @ (X @ self.W_k).mT).masked_fill(~choosing.past, -torch.inf)
-
-
-taught, every, own_two = choosing.taught, choosing.every, choosing.own_two
-KINDS = {"indexer": choosing.Indexer, "product": choosing.Product}
-SHORT = {
-    "indexer": choosing.Indexer, "without ReLU": WithoutReLU, "product": choosing.Product,
-}
-SHOWN = {
-    "all keys": (every, 200), "its own two": (own_two, 200), "any two": (any_two, 200),
-    "all, 50 steps": (every, 50), "own two, 50 steps": (own_two, 50),
-}
+taught = choosing.taught
 # The ways of the table: each takes a model and its seed, and returns what chooses in its layers.
 WAYS: dict[str, Callable[[Any, int], Any]] = {
-    "all keys": lambda model, seed: [every] * 2,
+    "all keys": lambda model, seed: [choosing.every] * 2,
     "last 16 keys": lambda model, seed: [last_16] * 2,
-    "best two: exact scores": lambda model, seed: map(exact, model.layers),
-    "best two: SVD of the inputs": svd_of_inputs,
-    "best two: untaught indexer": lambda model, seed: taught(model, seed),
-    "best two: untaught product": lambda model, seed: taught(model, seed, kind=choosing.Product),
-} | {
-    f"{name}: {shown}": partial(taught, shown=show, n_steps=n_steps, kind=kind)
-    for name, kind in KINDS.items()
-    for shown, (show, n_steps) in SHOWN.items()
-} | {
-    f"2 numbers: {name}": partial(taught, shown=every, kind=partial(kind, d_index=2))
-    for name, kind in SHORT.items()
+    "two: exact scores": lambda model, seed: map(exact, model.layers),
+    "two: untaught indexer": partial(taught, n_steps=0),
+    "two: untaught product": partial(taught, n_steps=0, kind=choosing.Product),
+    "two: taught indexer": taught,
+    "two: taught product": partial(taught, kind=choosing.Product),
 }
 
 
