@@ -1,8 +1,8 @@
 """Train the models of a page below chapter 17 and of one below chapter 21, ten seeds of each.
 
-The pages are "Which program is learned?" and "A state and a softmax". This takes two hours on
-one thread, and training differs in its last bits from one computer to another. So the numbers
-are stored: `python -m tools.measure_learning 2026-11-26` writes them anew, with the day.
+The pages are "Which program is learned?" and "A state and a softmax". This takes more than an
+hour on one thread, and training differs in its last bits from one computer to another. So the
+numbers are stored: `python -m tools.measure_learning 2026-11-26` writes them anew, with the day.
 `tools/measured.py` says how `--compare` compares; each mean of each row counts, at all its steps.
 """
 
