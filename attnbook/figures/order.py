@@ -295,12 +295,16 @@ def _strip(places: tuple[int, int], names: tuple[str, str], n_places: int, n_box
 def _turning(
     vectors: tuple[Array, Array], places: tuple[int, int], names: tuple[str, str], score: str
 ) -> str:
-    """Return the plane, where each arrow is turned as a whole, and the words beside it."""
-    (q, k), (t, u) = vectors, places
+    """Return the plane, where each arrow is turned as a whole, and the words beside it.
+
+    Entry 0 goes up and entry 1 to the right, so the arrows turn as the hands of the clocks do.
+    """
+    (q, k), (t, u) = (vector[::-1] for vector in vectors), places
     unit = SPAN / float(max(np.hypot(*q), np.hypot(*k)))
     arrows = _arm(q, unit, t, "query", "q") + _arm(k, unit, u, "key", "k", "5 4", _arc(k, q, t - u))
     body = [
         axes_of_plane(CENTRE, SPAN + 4),
+        axis_title(WORDS, 226, "up: entry 0, right: entry 1", **START),
         tag("g", arrows, transform=f"translate({number(CENTRE[0])} {number(CENTRE[1])})"),
     ]
     between = round(degrees(abs(_sweep(k, q, t - u))))
@@ -323,15 +327,15 @@ def _arm(
     angle = f"{degrees(place):.1f}"
     x, y = past_tip((0.0, 0.0), vector, unit, 10)
     upright = tag("g", text(0, 4.5, part, fill=name, font_weight="600"),
-                  transform=f"rotate({angle})", data_part=f"{part}-upright")
+                  transform=f"rotate(-{angle})", data_part=f"{part}-upright")
     arrow = more + turning_arrow((0.0, 0.0), vector, unit, name, part, dash)
     arrow += tag("g", upright, transform=f"translate({number(x)} {number(y - 4.5)})")
-    return tag("g", arrow, transform=f"rotate(-{angle})", data_part=f"{part}-arm")
+    return tag("g", arrow, transform=f"rotate({angle})", data_part=f"{part}-arm")
 
 
 def _sweep(k: Array, q: Array, offset: int) -> float:
     """Return the angle from the key to the query an offset later, the short way round."""
-    return phase(complex(*_turned(q, offset)) * complex(*k).conjugate())
+    return phase(complex(*_turned(q, -offset)) * complex(*k).conjugate())  # with the clock
 
 
 def _arc(k: Array, q: Array, offset: int) -> str:
