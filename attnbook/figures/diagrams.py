@@ -74,8 +74,8 @@ def attention_steps(
         "Q": Stage(1, "query", places[0], ROWS[1], "X", "Q = XW_Q", 1),
         "K": Stage(1, "key", places[1], ROWS[1], "X", "K = XW_K", 1, by_row=False),
         "V": Stage(1, "value", places[2], ROWS[1], "X", "V = XW_V", 1, by_row=False),
-        "R": Stage(2, None, places[0], ROWS[2], "Q", "QKᵀ", 2),
-        "S": Stage(3, None, places[1], ROWS[2], "R", "S = QKᵀ ÷ √dₖ", 3),
+        "R": Stage(2, None, places[0], ROWS[2], "Q", "R = QKᵀ", 2),
+        "S": Stage(3, None, places[1], ROWS[2], "R", "R ÷ √dₖ", 3),
         "A": Stage(4, "weight", places[2], ROWS[2], "S", "A = softmax", 4),
         "O": Stage(5, "output", places[2], ROWS[3], "A", "O = AV", 5),
     }
