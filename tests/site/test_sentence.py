@@ -97,7 +97,7 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     gives = float(x[best] @ (to[1] - to[0])) - leans["plain mean"]
     moves = ""
     if not alike and abs(further) > 0.05 and further * gives > 0:
-        moves = f", so it leans further to {poles[int(further > 0)]} than the plain mean"
+        moves = f": nearer to {poles[int(further > 0)]} than the plain mean"
     return [small, label, near, said + moves]
 
 
@@ -119,7 +119,7 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     visit = open_page("index", width=360, height=780, motion="reduce")
     page = visit.page
     said, words = page.locator(".sentence-said"), page.locator(".sentence-words")
-    told = "“mouse” takes 73% from “cat”, so it leans further to animal than the plain mean"
+    told = "“mouse” takes 73% from “cat”: nearer to animal than the plain mean"
     assert said.text_content() == told
     # By keyboard alone: the line, then the words, then the divisors.
     line = page.get_by_label("Type a sentence, click a word:")

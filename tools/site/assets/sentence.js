@@ -215,7 +215,7 @@
     const most = percent(found.weights[found.best]);
     find("said").textContent = found.alike
       ? `“${asked}” takes ${percent(found.least)} to ${most} from each word, nearly the plain mean`
-      : `“${asked}” takes ${most} from “${tokens[found.best]}”` + (side ? `, so it leans further to ${side} than the plain mean` : "");
+      : `“${asked}” takes ${most} from “${tokens[found.best]}”` + (side ? `: nearer to ${side} than the plain mean` : "");
     for (const way of ["alone", "plain mean", "attention"]) {
       root.querySelector(`[data-way="${way}"]`).textContent = nearest(found[way], tokens).join(", ");
     }
