@@ -33,6 +33,14 @@ Raises:
     ValueError: ranks, lengths, heads{devices} or masks that do not fit, a mask beside is_causal, a
         scale that is not finite, {dropped}, an alignment that is unknown, a bound below 0.
 """
+EXAMPLE = """
+Example:
+    The query is 0, so both keys get the weight 1/2, and the output is the mean of the values.
+
+    >>> query, keys = {0}([[0.0]]), {0}([[1.0], [2.0]])
+    >>> scaled_dot_product_attention(query, keys, {0}([[10.0], [20.0]])).item()
+    15.0
+"""
 
 WITH_LSE = """
 lse_i = log Σ_j exp(s_ij), and -∞ for a row in which no key takes part. Arguments and errors are
@@ -56,14 +64,16 @@ ARRAYS = {
     "dropped": "dropout",
     "devices": "",
     "dtype": "float32 for half precision, else in query's dtype",
-    "example": EXAMPLE_OF_LSE.format("np.zeros"),
+    "example": EXAMPLE.format("np.array"),
+    "example_of_lse": EXAMPLE_OF_LSE.format("np.zeros"),
 }
 TENSORS = ARRAYS | {
     "Kind": "Tensors",
     "kind": "dense tensor",
     "devices": ", devices",
     "dtype": "float32 for half precision, else in query's dtype; it has gradients too",
-    "example": EXAMPLE_OF_LSE.format("torch.zeros"),
+    "example": EXAMPLE.format("torch.tensor"),
+    "example_of_lse": EXAMPLE_OF_LSE.format("torch.zeros"),
 }
 
 
@@ -73,7 +83,7 @@ def document(
 ) -> None:
     """Complete the docstrings of a module's two functions; `other` takes the place of `words`."""
     words = {**words, **other}
-    said, _, example = inspect.cleandoc(attention.__doc__ or "").partition("\nExample:")
-    attention.__doc__ = f"{said}{ARGUMENTS.format(**words)}\nExample:{example}\n"
+    said = inspect.cleandoc(attention.__doc__ or "")
+    attention.__doc__ = f"{said}\n{ARGUMENTS.format(**words)}{words['example']}"
     said = inspect.cleandoc(with_lse.__doc__ or "")
-    with_lse.__doc__ = f"{said}\n{WITH_LSE.format(**words)}{words['example']}"
+    with_lse.__doc__ = f"{said}\n{WITH_LSE.format(**words)}{words['example_of_lse']}"

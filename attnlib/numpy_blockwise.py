@@ -38,20 +38,21 @@ def scaled_dot_product_attention(
 
     Source:
         Milakov and Gimelshein 2018; Rabe and Staats 2021; chapter 12.
-
-    Example:
-        >>> keys, values = np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values, block_size=1)
-        array([[15.]])
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size)[0]
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window, block_size=block_size,
+    )[0]
 
 
-def _attend(
-    query: Array, key: Array, value: Array, options: Options, block_size: int
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+    block_size: int = 128,
 ) -> tuple[Array, Array]:
-    """Return the output, and the log-sum-exp."""
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     size = checked_count("block_size", block_size, least=1)
     with np.errstate(all="ignore"):
         call = Call((query, key, value), options)
@@ -64,17 +65,6 @@ def _attend(
             again, _ = _fold(call, np.ldexp(call.value, -exponent), size)
             output = np.where(np.isfinite(output), output, np.ldexp(again, exponent))
         return call.finish(output, lse)
-
-
-def scaled_dot_product_attention_with_lse(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-    block_size: int = 128,
-) -> tuple[Array, Array]:
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size)
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)

@@ -35,24 +35,11 @@ def scaled_dot_product_attention(
 
     Source:
         Vaswani et al. 2017, equation 1; chapter 05.
-
-    Example:
-        >>> keys, values = np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values)
-        array([[15.]])
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)[0]
-
-
-def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
-    """Return the output, and the log-sum-exp."""
-    with np.errstate(all="ignore"):
-        call = Call((query, key, value), options)
-        scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
-        weights, lse = _softmax(scores)
-        output = weighted_sum(weights, call.value, scores)  # A V
-        return call.finish(output, lse[..., 0])
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window,
+    )[0]
 
 
 def scaled_dot_product_attention_with_lse(
@@ -62,7 +49,12 @@ def scaled_dot_product_attention_with_lse(
 ) -> tuple[Array, Array]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)
+    with np.errstate(all="ignore"):
+        call = Call((query, key, value), options)
+        scores = call.masked(call.query @ call.key.swapaxes(-1, -2) * call.scale)
+        weights, lse = _softmax(scores)
+        output = weighted_sum(weights, call.value, scores)  # A V
+        return call.finish(output, lse[..., 0])
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, ARRAYS)

@@ -38,20 +38,20 @@ def scaled_dot_product_attention(
 
     Source:
         Vaswani et al. 2017, equation 1; chapter 05.
-
-    Example:
-        The query is 0, so both keys get the weight 1/2, and the output is the mean of the values:
-
-        >>> keys, values = np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(np.array([[0.0]]), keys, values)
-        array([[15.]])
     """
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window,
+    )[0]
+
+
+def scaled_dot_product_attention_with_lse(
+    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
+) -> tuple[Array, Array]:
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)[0]
-
-
-def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[Array, Array]:
-    """Return the output, and the log-sum-exp."""
     with np.errstate(all="ignore"):
         call = Call((query, key, value), options, dtype=np.float64)  # checks all arguments
     n_queries, n_keys, batch = query.shape[-2], key.shape[-2], call.out_batch
@@ -79,16 +79,6 @@ def _attend(query: Array, key: Array, value: Array, options: Options) -> tuple[A
                 output[(*head, i, c)] = _dot(weights, [v[j][c] for j in seen])
     with np.errstate(all="ignore"):
         return call.finish(output, lse)
-
-
-def scaled_dot_product_attention_with_lse(
-    query: Array, key: Array, value: Array, attn_mask: Array | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Array, Array]:
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)
 
 
 document(

@@ -112,7 +112,6 @@ def _differentiate(
                 d_key[:, columns].baddbmm_(d_scores.mT, q)
 
 
-@as_autocast_does
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -138,30 +137,12 @@ def scaled_dot_product_attention(
 
     Source:
         Dao et al. 2022, algorithms 1 and 4; chapters 12 and 13.
-
-    Example:
-        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
-        tensor([[15.]])
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size_q, block_size_k)[0]
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_q: int | None,
-    block_size_k: int | None,
-) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
-    call = Call((query, key, value), options)
-    sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
-    # 0 is to be chosen. A block of MAX_LENGTH holds every sequence.
-    lengths = [
-        0 if size is None else min(checked_count(name, size, least=1), MAX_LENGTH)
-        for name, size in sizes.items()
-    ]
-    results = _operator(call, [*lengths, 0])
-    return call.finish(results.output, results.lse)
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window, block_size_q=block_size_q,
+        block_size_k=block_size_k,
+    )[0]
 
 
 @as_autocast_does
@@ -173,7 +154,15 @@ def scaled_dot_product_attention_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size_q, block_size_k)
+    call = Call((query, key, value), options)
+    sizes = {"block_size_q": block_size_q, "block_size_k": block_size_k}
+    # 0 is to be chosen. A block of MAX_LENGTH holds every sequence.
+    lengths = [
+        0 if size is None else min(checked_count(name, size, least=1), MAX_LENGTH)
+        for name, size in sizes.items()
+    ]
+    results = _operator(call, [*lengths, 0])
+    return call.finish(results.output, results.lse)
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)

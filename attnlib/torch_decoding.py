@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 
-@as_autocast_does
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -71,28 +70,11 @@ def scaled_dot_product_attention(
 
     Source:
         Dao, Haziza, Massa and Sizov 2023, "Flash-Decoding for long-context inference"; chapter 15.
-
-    Example:
-        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, block_size_k=1)
-        tensor([[15.]])
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size_k)[0]
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, block_size_k: int | None
-) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
-    call = DenseCall((query, key, value), options)
-    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
-    whole, left = call.n_keys // size, call.n_keys % size
-    states = [_state(call, 0, whole, size)] if whole else []
-    if left or not whole:
-        states.append(_state(call, whole * size, 1, left))
-    m, ell, o = (torch.cat(x, -2) for x in zip(*states, strict=True))
-    return call.finish(*_merged(m, ell, o))
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window, block_size_k=block_size_k,
+    )[0]
 
 
 @as_autocast_does
@@ -104,7 +86,14 @@ def scaled_dot_product_attention_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, block_size_k)
+    call = DenseCall((query, key, value), options)
+    size = 4096 if block_size_k is None else checked_count("block_size_k", block_size_k, least=1)
+    whole, left = call.n_keys // size, call.n_keys % size
+    states = [_state(call, 0, whole, size)] if whole else []
+    if left or not whole:
+        states.append(_state(call, whole * size, 1, left))
+    m, ell, o = (torch.cat(x, -2) for x in zip(*states, strict=True))
+    return call.finish(*_merged(m, ell, o))
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)

@@ -43,11 +43,6 @@ def scaled_dot_product_attention(
 
     Source:
         Vaswani et al. 2017, equation 1; chapter 10.
-
-    Example:
-        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values)
-        tensor([[15.]])
     """
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     return _attend(query, key, value, options)[0]

@@ -249,7 +249,6 @@ class _BetweenProcesses(torch.autograd.Function):
 # Between threads ----------------------------------------------------------------------------------
 
 
-@as_autocast_does
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -269,27 +268,11 @@ def scaled_dot_product_attention(
 
     Source:
         Liu et al. 2023; chapter 16.
-
-    Example:
-        >>> keys, values = torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])
-        >>> scaled_dot_product_attention(torch.tensor([[0.0]]), keys, values, n_devices=2)
-        tensor([[15.]])
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, n_devices, balance)[0]
-
-
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options, n_devices: int, balance: str
-) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
-    call = Call((query, key, value), options)
-    check_balance(balance)
-    n_devices = checked_count("n_devices", n_devices, least=1)
-    if n_devices > MOST_THREADS:
-        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
-    results = _operator(call, [n_devices, BALANCES.index(balance)])
-    return call.finish(results.output, results.lse)
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window, n_devices=n_devices, balance=balance,
+    )[0]
 
 
 @as_autocast_does
@@ -301,7 +284,13 @@ def scaled_dot_product_attention_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output, and the natural log of each row's sum of exponentials."""
     options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options, n_devices, balance)
+    call = Call((query, key, value), options)
+    check_balance(balance)
+    n_devices = checked_count("n_devices", n_devices, least=1)
+    if n_devices > MOST_THREADS:
+        raise ValueError(f"n_devices must be at most {MOST_THREADS}; got {n_devices}")
+    results = _operator(call, [n_devices, BALANCES.index(balance)])
+    return call.finish(results.output, results.lse)
 
 
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)

@@ -56,7 +56,6 @@ def available() -> bool:
     return INTERPRETED or torch.cuda.is_available()
 
 
-@as_autocast_does
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -74,22 +73,21 @@ def scaled_dot_product_attention(
 
     Source:
         Dao 2023, algorithm 1; Tillet et al. 2019; chapter 14.
-
-    Example:
-        >>> device = "cuda" if torch.cuda.is_available() else "cpu"
-        >>> query, key = torch.zeros(1, 1, device=device), torch.ones(2, 1, device=device)
-        >>> value = torch.tensor([[10.0], [20.0]], device=device)
-        >>> scaled_dot_product_attention(query, key, value).item()
-        15.0
     """
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)[0]
+    return scaled_dot_product_attention_with_lse(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa,
+        causal_align=causal_align, window=window,
+    )[0]
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, options: Options
+@as_autocast_does
+def scaled_dot_product_attention_with_lse(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output, and the log-sum-exp."""
+    """Return the attention output, and the natural log of each row's sum of exponentials."""
+    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
     call = Call((query, key, value), options)
     _check_that_it_runs(call.query, call.value)
     scale = call.scale_asked_for
@@ -107,18 +105,18 @@ def _attend(
     return call.finish(results.output, results.lse)
 
 
-@as_autocast_does
-def scaled_dot_product_attention_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
-    enable_gqa: bool = False, causal_align: str = "top-left", window: Window | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the attention output, and the natural log of each row's sum of exponentials."""
-    options = Options(attn_mask, dropout_p, is_causal, scale, enable_gqa, causal_align, window)
-    return _attend(query, key, value, options)
-
-
-document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example="")
+EXAMPLE = """
+Example:
+    >>> device = "cuda" if torch.cuda.is_available() else "cpu"
+    >>> query, key = torch.zeros(1, 1, device=device), torch.ones(2, 1, device=device)
+    >>> value = torch.tensor([[10.0], [20.0]], device=device)
+    >>> scaled_dot_product_attention(query, key, value).item()
+    15.0
+"""
+document(
+    scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS, example=EXAMPLE,
+    example_of_lse="",
+)
 
 
 def _like(operands: Operands) -> Results:
