@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnlib._checks import Band, blocks, broadcast_shapes
+from attnlib._checks import Band, broadcast_shapes
 from attnlib._tensors import zero_unseen
 from attnlib._torch_operators import OptTensor, largest_magnitude
 
@@ -87,11 +87,7 @@ def sizes(
 
 
 def grouped(
-    group: int,
-    query: OptTensor,
-    key: OptTensor,
-    value: OptTensor,
-    *others: OptTensor,
+    group: int, query: OptTensor, key: OptTensor, value: OptTensor, *others: OptTensor
 ) -> list[OptTensor]:
     """Return grouped heads with an axis of their own, along which keys and values broadcast."""
     if group == 1:
@@ -141,10 +137,6 @@ class Tiles:
     def queries(self, query: Tensor) -> Tensor:
         """Return a block of queries, scaled."""
         return query.to(self.dtype) * self.before
-
-    def columns(self, rows: slice, n_keys: int, size: int) -> list[slice]:
-        """Return the blocks of keys that some of these rows may see."""
-        return blocks(*self.band.span(rows, n_keys), size)
 
     def seen(
         self, key: Tensor, value: Tensor, rows: slice, columns: slice

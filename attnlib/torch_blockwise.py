@@ -28,20 +28,11 @@ needs(__name__, "torch")
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnlib._checks import (
-    MAX_LENGTH,
-    Band,
-    Options,
-    Window,
-    blocks,
-    check_flag,
-    checked_count,
-)
+from attnlib._checks import MAX_LENGTH, Band, Options, Window, blocks, check_flag, checked_count
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, checked_tensors, computing_dtype
 from attnlib._torch_operators import (
@@ -68,7 +59,7 @@ def _fold(
         o, m, ell = (x[:, rows] for x in results)
         m.fill_(lowest)
         ell.zero_()
-        for n_before, columns in enumerate(tiles.columns(rows, key.shape[1], block_k)):
+        for n_before, columns in enumerate(blocks(*tiles.band.span(rows, key.shape[1]), block_k)):
             k, v = tiles.seen(key, value, rows, columns)
             scores = tiles.scores(q, k, rows, columns)
             m_new = torch.maximum(m, scores.amax(-1, keepdim=True))
@@ -94,7 +85,7 @@ def _differentiate(
         D = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
         # Divided by ℓ here, and not in P, which has more numbers. An empty row has ℓ = 0.
         d_o, D = ((x / sums).masked_fill_(sums == 0, 0) for x in (d_output[:, rows], D))
-        for columns in tiles.columns(rows, key.shape[1], block_k):
+        for columns in blocks(*tiles.band.span(rows, key.shape[1]), block_k):
             k, v = tiles.seen(key, value, rows, columns)
             weights = tiles.scores(q, k, rows, columns).sub_(m[:, rows])
             tiles.power(weights, out=weights)
@@ -196,39 +187,27 @@ def _forward(operands: Operands) -> Results:
         return results
     tiles, lengths, heads_at_once = _tiles(operands, output.dtype)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
-    room = _headroom(value[..., start:stop, :], output.dtype)
+    near = near_overflow(value[..., start:stop, :], output.dtype)
+    if near is not None:  # a power of 2 makes values so small that all of them can be added up
+        bound, is_near = near
+        power = 0.5 ** (2 * (stop - start)).bit_length()
+        factor = torch.where(is_near, power, 1.0).to(output.dtype)
     of_rows = output, m[..., None], ell[..., None]
     level = grouped(operands.group, query, key, value, mask, *of_rows)
     with torch.autocast(query.device.type, enabled=False):
         for q, k, v, tiles.mask, *rows in heads(level, heads_at_once):
             assert k is not None and v is not None
             k, v = k.to(output.dtype), v.to(output.dtype)
-            v = v if room is None else v * room.factor
+            v = v if near is None else v * factor
             _fold(tiles, q, k, v, rows, *lengths)  # type: ignore[arg-type]
-    if room is not None:  # what is infinite now has an infinite value that takes part
-        mean = (output / room.factor).clamp_(-room.bound, room.bound)
+    if near is not None:  # what is infinite now has an infinite value that takes part
+        mean = (output / factor).clamp_(-bound, bound)  # no mean of finite values is larger
         output.copy_(torch.where(output.isinf(), output, mean))
     empty = ell == 0
     if query.is_cuda or bool(empty.any()):
         output.masked_fill_(empty[..., None], 0)
     torch.add(ell.log(), m, alpha=tiles.unit, out=lse)
     return results
-
-
-class Headroom(NamedTuple):
-    """How values beside the largest number of a dtype are kept finite."""
-
-    factor: Tensor  # a power of 2, which makes values so small that S of them can be added up
-    bound: Tensor  # the largest finite one, which no mean of finite values exceeds
-
-
-def _headroom(value: Tensor, dtype: torch.dtype) -> Headroom | None:
-    """Return the headroom that values need, None for none."""
-    if (found := near_overflow(value, dtype)) is None:
-        return None
-    bound, is_near = found
-    factor = torch.where(is_near, 0.5 ** (2 * value.shape[-2]).bit_length(), 1.0)
-    return Headroom(factor.to(dtype), bound)
 
 
 def _backward(
