@@ -16,7 +16,7 @@ output o of its own keys, and pieces 1 … n become one by chapter 12's law:
 
 This is `scaled_dot_product_attention` and `merge`. For a single new token `attend` has a shorter
 way to the same output: all scores of one row are at hand, so it takes one softmax of them, and
-splits the two products alone (`_split`). Merging the states of pieces takes 1.7 to 3.7 times as
+splits the two products alone (`_step`). Merging the states of pieces takes 1.7 to 3.7 times as
 long (benchmarks/README.md), because each state is many small steps.
 """
 
@@ -256,7 +256,7 @@ def attend(
     check_fits("query", query, cache.key, (batch, n_heads, n_tokens, d_k))
     if n_heads < 1 or n_heads % n_kv_heads:
         raise ValueError(f"query must have a multiple of {n_kv_heads} heads; got {n_heads}")
-    checked_scale(scale, d_k)
+    scale = checked_scale(scale, d_k)
     if block_size_k is not None:
         checked_count("block_size_k", block_size_k, least=1)
     left = checked_band(0, 0, Options(is_causal=True, window=window)).left
@@ -272,7 +272,7 @@ def attend(
 
 
 def _step(
-    new: Sequence[Tensor], memory: tuple[Tensor, Tensor], start: int, scale: float | None,
+    new: Sequence[Tensor], memory: tuple[Tensor, Tensor], start: int, scale: float,
     left: int | None, block_size_k: int | None,
 ) -> Tensor:
     """Write new tokens into memory, from the slot `start` on, and return what they see there."""
@@ -285,16 +285,18 @@ def _step(
     group = n_heads // n_kv_heads
     if n_queries == 1:  # no mask, and little beside two products
         q, k, v = query.reshape(-1, group, d_k), keys.flatten(0, 1), values.flatten(0, 1)
-        factor = checked_scale(scale, d_k)
-        wide = computing_dtype(query.dtype, factor)
+        wide = computing_dtype(query.dtype, scale)
         if query.dtype != wide:
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
         if block_size_k is None:
-            weights = torch.softmax(scaled_product(q, k, factor, torch.bmm), -1)
+            weights = torch.softmax(scaled_product(q, k, scale, torch.bmm), -1)
             output = torch.bmm(weights, v)
-        else:
-            rows = zip(q, k, v, strict=True)
-            output = torch.stack([_split(*row, factor, block_size_k) for row in rows])
+        else:  # one softmax of all scores of a head, so no state of a piece and no merge
+            heads = []
+            for own_query, own_keys, own_values in zip(q, k, v, strict=True):
+                weights = torch.softmax(_scores(own_query, own_keys, scale, block_size_k), -1)
+                heads.append(_mean(weights, own_values, block_size_k))
+            output = torch.stack(heads)
         output = output.view(batch, n_heads, 1, d_v)
         return output if query.dtype == wide else output.to(query.dtype)
     causal = functools.partial(
@@ -309,16 +311,8 @@ def _step(
     return torch.stack(heads).view(batch, n_heads, n_queries, d_v)
 
 
-def _split(query: Tensor, key: Tensor, value: Tensor, scale: float, size: int) -> Tensor:
-    """Return the output of queries (group, d_k) that see all keys of a head, in pieces.
-
-    There is one softmax of all scores, so no state of a piece and no merge.
-    """
-    return _mean(torch.softmax(_scores(query, key, scale, size), -1), value, size)
-
-
 def _scores(query: Tensor, key: Tensor, scale: float, size: int) -> Tensor:
-    """Return scale · Q Kᵀ (group, S). Torch deals out the pieces of one product to the cores."""
+    """Return scale · Q Kᵀ, (group, S). Torch deals out the pieces of one product to the cores."""
     n, left = divmod(len(key), size)
     if n and left:
         both = key[:-left], key[-left:]

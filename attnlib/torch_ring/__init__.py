@@ -44,9 +44,9 @@ from attnlib._tensors import Call, as_autocast_does, computing_dtype
 from attnlib._torch_operators import Operands, OptTensor, not_computed, unrounded_results
 from attnlib._torch_tiles import cut
 from attnlib.torch_decoding import merge
-from attnlib.torch_ring._links import Link, ProcessLink
+from attnlib.torch_ring._links import ProcessLink
 from attnlib.torch_ring._shards import BALANCES, Plan, Span, check_balance, layout, shard, unshard
-from attnlib.torch_ring._threads import operator
+from attnlib.torch_ring._threads import ThreadLink, operator
 
 __all__ = [
     "Span", "layout", "ring_attention", "ring_attention_with_lse", "scaled_dot_product_attention",
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 Group: TypeAlias = "ProcessGroup | DeviceMesh | None"
+Link = ProcessLink | ThreadLink
 MOST_THREADS = 1024
 OWN_TILES = [0, 0, 1]  # torch_blockwise chooses its tiles, and computes with e^x, not with 2^x
 
@@ -66,7 +67,10 @@ def _pass_forward(
     link: Link, plan: Plan, query: Tensor, key: Tensor, value: Tensor, mask: OptTensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return o, m and log ℓ of the queries of one device."""
-    o, m, log_ell = _nothing_seen(plan, query, key, value)
+    operands = Operands(query, key, value, None, plan.band, plan.scale, plan.group)
+    o, log_ell, m, *_ = unrounded_results(operands)
+    # Nothing has been seen yet. The least number stands for -∞, because -∞ - (-∞) is NaN.
+    o, m, log_ell = o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
     held = [key, value]
     for step in range(link.size):
         source, is_last = link.rank - step, step + 1 == link.size
@@ -122,13 +126,6 @@ def _pass_backward(
         held = arrived() if arrived else held
     assert returned
     return [d_query, *returned(), *([] if d_mask is None else [d_mask])]
-
-
-def _nothing_seen(plan: Plan, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-    """Return o, m and log ℓ of queries that have seen no key: 0, the least number, and -∞."""
-    operands = Operands(query, key, value, None, plan.band, plan.scale, plan.group)
-    o, log_ell, m, *_ = unrounded_results(operands)
-    return o.zero_(), m.fill_(torch.finfo(m.dtype).min), log_ell.fill_(-math.inf)
 
 
 # Between processes --------------------------------------------------------------------------------
@@ -212,17 +209,14 @@ def ring_attention_with_lse(
         raise
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values())
     asked = f"{query.dtype} {n_tokens=} {is_causal=} {scale=} {enable_gqa=} {balance=}"
-    shapes = [f"{name} {_without_length(x)}" for name, x in tensors.items()]
-    link.agree(f"{', '.join(shapes)} {asked} gradients={learns}", query.device)
+    sizes = {name: [*map(str, (*x.shape[:-2], "L", x.shape[-1]))] for name, x in tensors.items()}
+    shapes = ", ".join(f"{name} ({', '.join(own)})" for name, own in sizes.items())
+    link.agree(f"{shapes} {asked} gradients={learns}", query.device)
     plan = Plan(spans, spans, call.band, call.scale_asked_for, call.group)
     output, lse = _BetweenProcesses.apply(  # type: ignore[no-untyped-call, unused-ignore]
         call.query, call.key, call.value, link, plan
     )
     return output, lse.to(computing_dtype(query.dtype))
-
-
-def _without_length(x: Tensor) -> str:
-    return f"({', '.join(map(str, (*x.shape[:-2], 'L', x.shape[-1])))})"
 
 
 class _BetweenProcesses(torch.autograd.Function):

@@ -1,35 +1,23 @@
 """How a device of a ring hands tensors to the next one, when devices are processes.
 
-A `Link` is what a device knows of its ring: its `rank`, the `size` of the ring, and `pass_on`,
-which sends tensors to the next rank and receives those of the rank before. Sending starts at once,
-and `pass_on` returns a function that waits for what arrives. A device computes between the two, so
-that the traffic hides behind the work. For threads the link is in `_threads`.
+A link is what a device knows of its ring: its `rank`, the `size` of the ring, and `pass_on`, which
+sends tensors to the next rank and receives those of the rank before: of the same shapes and dtype,
+with `length` in dimension -2. Sending starts at once, and `pass_on` returns a function that waits
+for what arrives. A device computes between the two, so that the traffic hides behind the work. For
+threads the link is in `_threads`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 SAID = 1024  # bytes in which a rank says what it was asked for
-
-
-class Link(Protocol):
-    """What a device holds of a ring."""
-
-    rank: int
-    size: int
-
-    def pass_on(self, tensors: Sequence[Tensor], length: int) -> Callable[[], list[Tensor]]:
-        """Send tensors on, and return a function that waits for those that arrive.
-
-        What arrives has the same shapes and dtype, with `length` in dimension -2.
-        """
 
 
 class ProcessLink:
