@@ -48,50 +48,11 @@ class Rows(NamedTuple):
     D: Any  # rowsum(dO ∘ O) - dL
 
 
-class KeyGradients(NamedTuple):
-    """Views of the memory for dK and dV; None for what is not wanted."""
-
-    key: Any
-    value: Any
-
-
-class Queries(NamedTuple):
-    """A block of queries on the chip."""
-
-    q: Any
-    d_o: Any
-    numbers: Any  # Rows
-    rows: Any  # which they are
-
-
-class Keys(NamedTuple):
-    """A block of keys on the chip."""
-
-    k: Any
-    v: Any
-    keys: Any  # which they are
-
-
-class Stream(NamedTuple):
-    """What a head's queries bring to a block of keys, in memory."""
-
-    inputs: Any
-    d_output: Any
-    numbers: Any
-
-
 class Wanted(NamedTuple):
     """Which gradients `keys_backward` computes."""
 
     by_key: bool
     by_value: bool
-
-
-class KeySums(NamedTuple):
-    """The gradients of a block of keys so far."""
-
-    d_k: Any
-    d_v: Any
 
 
 @triton.jit
@@ -146,18 +107,19 @@ def gather_query(
     WHOLE: tl.constexpr,
 ):
     """Return d_q after dS K of the keys from `start` to `end` was added."""
+    q, d_o, numbers, rows = own
+    m, log2_ell, D = numbers
     for first in tl.range(start, end, BLOCK_K):
         keys = first + tl.arange(0, BLOCK_K)
         inside = None if WHOLE else keys < end
         k = load(inputs.key, keys, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
         v = load(inputs.value, keys, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
         scores = scores_of(
-            own.q, k, own.rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end,
-            CHOICES, WHOLE,
+            q, k, rows[:, None], keys[None, :], inputs.mask, scales.scale, sizes, end, CHOICES,
+            WHOLE,
         )
-        m, log2_ell, D = own.numbers
         weights = tl.exp2((scores - m[:, None]) * scales.unit - log2_ell[:, None])
-        d_weights = product(own.d_o, tl.trans(v), None, CHOICES.WIDE)
+        d_weights = product(d_o, tl.trans(v), None, CHOICES.WIDE)
         d_scores = softmax_backward(weights, d_weights, D[:, None], scores, CHOICES.MASK, WHOLE)
         d_scores = narrow(d_scores, CHOICES.DTYPE)
         d_q = product(d_scores, zero_unseen(k, scores, 0, CHOICES.MASK), d_q, CHOICES.WIDE)
@@ -179,12 +141,9 @@ def query_backward(
     d_output = head_of(d_output, batch, head)
     rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
     inside = rows < n_queries
-    own = Queries(
-        load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE),
-        load(d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE),
-        load_numbers(numbers_of(numbers, batch, head, sizes), rows, inside),
-        rows,
-    )
+    q = load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+    d_o = load(d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
+    own = q, d_o, load_numbers(numbers_of(numbers, batch, head, sizes), rows, inside), rows
     start, whole, rest, end = key_span(block * BLOCK_Q, sizes, CHOICES, BLOCK_Q, BLOCK_K)
 
     d_q = tl.full([BLOCK_Q, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE)
@@ -204,37 +163,38 @@ def gather_keys(
     sums, own, stream, scales, sizes, start, end, CHOICES: tl.constexpr, WANTED: tl.constexpr,
     BLOCK_Q: tl.constexpr, WHOLE_Q: tl.constexpr, WHOLE: tl.constexpr,
 ):
-    """Return the sums after dSᵀ Q and Pᵀ dO of the queries from `start` to `end` were added.
+    """Return d_k and d_v after dSᵀ Q and Pᵀ dO of the queries from `start` to `end` were added.
 
     The tile is transposed, with a row for each key: so the weights leave one product and enter the
     next without a way through shared memory.
     """
     d_k, d_v = sums
-    inputs = stream.inputs
+    k, v, keys = own
+    inputs, d_output, numbers = stream
     for first in tl.range(start, end, BLOCK_Q):
         rows = first + tl.arange(0, BLOCK_Q)
         inside = None if WHOLE_Q else rows < sizes.n_queries
         q = load(inputs.query, rows, inside, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
-        d_o = load(stream.d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
-        m, log2_ell, D = load_numbers(stream.numbers, rows, inside)
+        d_o = load(d_output, rows, inside, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE)
+        m, log2_ell, D = load_numbers(numbers, rows, inside)
         scores = scores_of(
-            own.k, q, rows[None, :], own.keys[:, None], inputs.mask, scales.scale, sizes,
-            sizes.n_keys, CHOICES, WHOLE,
+            k, q, rows[None, :], keys[:, None], inputs.mask, scales.scale, sizes, sizes.n_keys,
+            CHOICES, WHOLE,
         )
         weights = tl.exp2((scores - m[None, :]) * scales.unit - log2_ell[None, :])
         if WANTED.by_value:
             d_v = product(narrow(weights, CHOICES.DTYPE), d_o, d_v, CHOICES.WIDE)
-        d_weights = product(own.v, tl.trans(d_o), None, CHOICES.WIDE)
+        d_weights = product(v, tl.trans(d_o), None, CHOICES.WIDE)
         d_scores = softmax_backward(weights, d_weights, D[None, :], scores, CHOICES.MASK, WHOLE)
         d_scores = narrow(d_scores, CHOICES.DTYPE)
         if WANTED.by_key:
             d_k = product(d_scores, q, d_k, CHOICES.WIDE)
-    return KeySums(d_k, d_v)
+    return d_k, d_v
 
 
 @triton.jit(do_not_specialize=["case"])
 def keys_backward(
-    inputs, d_output, numbers, gradients, scale, sizes, case, CHOICES: tl.constexpr,
+    inputs, d_output, numbers, d_key, d_value, scale, sizes, case, CHOICES: tl.constexpr,
     WANTED: tl.constexpr, MEMBERS: tl.constexpr, WHOLE_Q: tl.constexpr, BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
@@ -253,24 +213,16 @@ def keys_backward(
     if CHOICES.HAS_LOW:
         seen &= keys >= sizes.low
     key, value = head_of(inputs.key, batch, key_head), head_of(inputs.value, batch, key_head)
-    own = Keys(
-        load(key, keys, seen, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE),
-        load(value, keys, seen, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE),
-        keys,
-    )
+    k = load(key, keys, seen, CHOICES.E, CHOICES.BLOCK_E, CHOICES.DTYPE)
+    own = k, load(value, keys, seen, CHOICES.E_V, CHOICES.BLOCK_V, CHOICES.DTYPE), keys
     start, whole, rest, end = query_span(first, sizes, CHOICES, BLOCK_Q, BLOCK_K)
 
-    sums = KeySums(
-        tl.full([BLOCK_K, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE),
-        tl.full([BLOCK_K, CHOICES.BLOCK_V], 0.0, CHOICES.WIDE),
-    )
+    d_k = tl.full([BLOCK_K, CHOICES.BLOCK_E], 0.0, CHOICES.WIDE)
+    sums = d_k, tl.full([BLOCK_K, CHOICES.BLOCK_V], 0.0, CHOICES.WIDE)
     for member in tl.range(0, MEMBERS):
         head = share * MEMBERS + member
-        stream = Stream(
-            heads_of(inputs, batch, head, key_head, CHOICES),
-            head_of(d_output, batch, head),
-            numbers_of(numbers, batch, head, sizes),
-        )
+        here = heads_of(inputs, batch, head, key_head, CHOICES)
+        stream = here, head_of(d_output, batch, head), numbers_of(numbers, batch, head, sizes)
         sums = gather_keys(
             sums, own, stream, scales, sizes, start, whole, CHOICES, WANTED, BLOCK_Q, WHOLE_Q, False
         )
@@ -284,10 +236,10 @@ def keys_backward(
             )
     d_k, d_v = sums
     if WANTED.by_key:
-        d_key = head_of(gradients.key, batch, share)
+        d_key = head_of(d_key, batch, share)
         d_k = narrow(d_k * scales.scale, d_key.start.dtype.element_ty)
         store(d_key, d_k, keys, n_keys, CHOICES.E, CHOICES.BLOCK_E)
     if WANTED.by_value:  # pragma: no branch (in the interpreter a kernel ends elsewhere)
-        d_value = head_of(gradients.value, batch, share)
+        d_value = head_of(d_value, batch, share)
         d_v = narrow(d_v, d_value.start.dtype.element_ty)
         store(d_value, d_v, keys, n_keys, CHOICES.E_V, CHOICES.BLOCK_V)

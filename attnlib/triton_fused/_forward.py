@@ -48,20 +48,12 @@ class Outputs(NamedTuple):
     log2_ell: Any  # log₂ ell
 
 
-class State(NamedTuple):
-    """What is known of a block of rows after some of the keys."""
-
-    m: Any
-    ell: Any
-    o: Any
-
-
 @helper
 def fold(
     state, q, rows, inputs, scales, headroom, sizes, start, end, CHOICES: tl.constexpr,
     BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
 ):
-    """Return the state after the keys from `start` to `end`: the loop of chapter 12."""
+    """Return m, ell and o after the keys from `start` to `end`: the loop of chapter 12."""
     m, ell, o = state
     for first in tl.range(start, end, BLOCK_K):
         keys = first + tl.arange(0, BLOCK_K)
@@ -80,7 +72,7 @@ def fold(
         v = zero_unseen(v, scores, 0, CHOICES.MASK)
         o = product(narrow(weights, CHOICES.DTYPE), v, o * rescale[:, None], CHOICES.WIDE)
         m = m_new
-    return State(m, ell, o)
+    return m, ell, o
 
 
 @triton.jit(do_not_specialize=["case"])
@@ -106,23 +98,16 @@ def forward(
     start, whole, rest, end = key_span(block * BLOCK_Q, sizes, CHOICES, BLOCK_Q, BLOCK_K)
 
     room = 0.0 if headroom is None else tl.load(headroom)
-    state = State(
-        tl.full([BLOCK_Q], -INFINITY, WIDE),
-        tl.full([BLOCK_Q], 0.0, WIDE),
-        tl.full([BLOCK_Q, CHOICES.BLOCK_V], 0.0, WIDE),
-    )
+    m, ell = tl.full([BLOCK_Q], -INFINITY, WIDE), tl.full([BLOCK_Q], 0.0, WIDE)
+    state = m, ell, tl.full([BLOCK_Q, CHOICES.BLOCK_V], 0.0, WIDE)
     # Only in whole tiles is nothing compared with an end or with the band.
     if CHOICES.HAS_LOW:
         state = fold(
             state, q, rows, inputs, scales, room, sizes, start, tl.minimum(whole, end), CHOICES,
             BLOCK_K, False,
         )
-    state = fold(
-        state, q, rows, inputs, scales, room, sizes, whole, rest, CHOICES, BLOCK_K, True
-    )
-    state = fold(
-        state, q, rows, inputs, scales, room, sizes, rest, end, CHOICES, BLOCK_K, False
-    )
+    state = fold(state, q, rows, inputs, scales, room, sizes, whole, rest, CHOICES, BLOCK_K, True)
+    state = fold(state, q, rows, inputs, scales, room, sizes, rest, end, CHOICES, BLOCK_K, False)
 
     m, ell, o = state
     empty = ell == 0

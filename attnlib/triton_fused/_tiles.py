@@ -138,9 +138,7 @@ def first_row(batch, head, n_heads, n_queries):
 
 
 @helper
-def key_span(
-    first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr
-):
+def key_span(first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
     """Return where the keys of the block of queries from `first` on begin and end.
 
     Returns:
@@ -165,9 +163,7 @@ def key_span(
 
 
 @helper
-def query_span(
-    first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr
-):
+def query_span(first, sizes, CHOICES: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
     """Return where the queries of the block of keys from `first` on begin and end.
 
     Returns:
@@ -200,9 +196,7 @@ def offsets(rows, columns, strides):
 
 
 @helper
-def load(
-    view, rows, inside, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr
-):
+def load(view, rows, inside, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
     """Return a tile: these rows, all WIDTH columns, padded with zeros to BLOCK columns.
 
     Rows that are not `inside` are not read, and zero. None says that all are, so that no row is

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlib._checks import Band
 from attnlib._torch_operators import Kept, Operands, OptTensor, Results, Upstream, near_overflow
-from attnlib.triton_fused._backward import KeyGradients, Rows, Wanted, compute_d
+from attnlib.triton_fused._backward import Rows, Wanted, compute_d
 from attnlib.triton_fused._forward import Outputs
 from attnlib.triton_fused._mask_backward import Shared
 from attnlib.triton_fused._tiles import BOOLEAN, FLOATING, NO_MASK, Choices, Inputs, Sizes, View
@@ -71,12 +71,9 @@ def _walk(operands: list[OptTensor]) -> Iterator[list[Any]]:
 @contextlib.contextmanager
 def _ready(device: torch.device) -> Iterator[None]:
     """Launch on this device; the interpreter computes with NumPy, which would warn of NaN and ∞."""
-    with np.errstate(all="ignore"):
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                yield
-        else:
-            yield
+    there = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+    with np.errstate(all="ignore"), there:
+        yield
 
 
 def _padded(width: int) -> int:
@@ -203,11 +200,10 @@ def differentiate(
             common |= {"d_output": _view(d_o), "numbers": Rows(m, log2_ell, D)}
             if d_q is not None:
                 QUERY_BACKWARD(heads, **common, d_query=_view(d_q))
-            written = KeyGradients(_view(d_k), _view(d_v))
             for wanted in _passes(Wanted(*needed[1:3]), common["CHOICES"]):
                 KEYS_BACKWARD(
-                    heads // members, **common, gradients=written, WANTED=wanted, MEMBERS=members,
-                    WHOLE_Q=n_queries % 128 == 0,
+                    heads // members, **common, d_key=_view(d_k), d_value=_view(d_v),
+                    WANTED=wanted, MEMBERS=members, WHOLE_Q=n_queries % 128 == 0,
                 )
             if d_m is not None:
                 _differentiate_mask(d_m, heads, common)

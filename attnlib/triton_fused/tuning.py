@@ -74,46 +74,6 @@ def architecture() -> int:
     return arch if isinstance(arch, int) else 0
 
 
-class Room(NamedTuple):
-    """What a program keeps on the chip, in numbers."""
-
-    rows: int  # of its own block
-    own: int
-    streams: int  # in a tile on its way
-    sums: int
-
-
-def fits(
-    blocks: Blocks, room: Room, size: int, arch: int, mask_bytes: int, spills: bool = False
-) -> bool:
-    """Return whether a program has room on the chip, with numbers of `size` bytes.
-
-    Shared memory holds its own block and the tiles on their way, of a mask too. Registers, 255 for
-    a thread, hold the sums, two tiles of scores and what a mask adds to them; addresses take some
-    60 of them, and before sm_90, whose matrix units read shared memory, the factors of the products
-    some 30 more. On the matrix units a warp takes 16 rows of the program's own block, so that more
-    warps than rows / 16 would compute the same scores twice. Other products are made of single
-    multiplications, whose factors lie in registers too, which small blocks alone can afford; there
-    more threads share a block.
-
-    `spills` allows for what some registers too few cost on sm_90: 136 bytes a thread of the forward
-    with (128, 64), 4, 2 and 128 features, and it is the fastest on an H200. Two of its programs
-    have room side by side, so that one can compute powers while the other has the matrix units.
-    """
-    n_scores = blocks.queries * blocks.keys
-    on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
-    if on_matrix_units != (room.rows >= 16 * blocks.warps):
-        return False
-    if not on_matrix_units and 4 * (room.own + room.streams) > 64 * 1024:
-        return False
-    streams = size * room.streams + mask_bytes * n_scores
-    shared = size * room.own + blocks.stages * streams
-    numbers = room.sums + (3 if mask_bytes else 2) * n_scores
-    a_thread = numbers // (32 * blocks.warps)
-    registers = (256 if spills else 192) if arch >= 90 else 160
-    return shared <= SHARED.get(arch, 64) * 1024 and a_thread <= registers
-
-
 class Case(NamedTuple):
     """What the tuner tells calls apart by, beside what is compiled in."""
 
@@ -160,25 +120,49 @@ class Kernel:
 
         Small ones are left out where there are larger: the tuner would lose its time with them.
         """
-        E, E_V = choices.BLOCK_E, choices.BLOCK_V
-        size = choices.DTYPE.primitive_bitwidth // 8
-        found = []
-        for b in self.blocks:
-            if self.owns == "keys":
-                own = b.keys * (E + E_V)
-                sums = b.keys * (max(E, E_V) if E + E_V > WIDEST_SUMS else E + E_V)
-                room = Room(b.keys, own, b.queries * (E + E_V), sums)
-            else:
-                width = E if self.function is forward else E + E_V  # the backward has dO beside Q
-                own, sums = b.queries * width, b.queries * max(E, E_V)
-                if self.owns == "queries and keys":  # sums are a tile; factors stay in registers
-                    sums += b.queries * b.keys
-                room = Room(b.queries, own, b.keys * (E + E_V), sums)
-            spills = self.function is forward and not mask_bytes
-            if fits(b, room, size, arch, mask_bytes, spills):
-                found.append(b)
+        found = [b for b in self.blocks if self._fits(b, choices, arch, mask_bytes)]
         large = [b for b in found if b.queries * b.keys >= 64 * 32]
         return large or found or self.blocks[-1:]
+
+    def _fits(self, blocks: Blocks, choices: Choices, arch: int, mask_bytes: int) -> bool:
+        """Return whether a program has room on the chip.
+
+        Shared memory holds its own block and the tiles on their way, of a mask too. Registers, 255
+        for a thread, hold the sums, two tiles of scores and what a mask adds to them; addresses
+        take some 60 of them, and before sm_90, whose matrix units read shared memory, the factors
+        of the products some 30 more. On the matrix units a warp takes 16 rows of the program's own
+        block, so that more warps than rows / 16 would compute the same scores twice. Other products
+        are made of single multiplications, whose factors lie in registers too, which small blocks
+        alone can afford; there more threads share a block.
+
+        The forward without a mask may spill what some registers too few cost on sm_90: 136 bytes a
+        thread with (128, 64), 4, 2 and 128 features, and it is the fastest on an H200. Two of its
+        programs have room side by side, so that one can compute powers while the other has the
+        matrix units.
+        """
+        E, E_V = choices.BLOCK_E, choices.BLOCK_V
+        size = choices.DTYPE.primitive_bitwidth // 8
+        n_scores = blocks.queries * blocks.keys
+        if self.owns == "keys":
+            rows, others = blocks.keys, blocks.queries
+            own, sums = rows * (E + E_V), rows * (max(E, E_V) if E + E_V > WIDEST_SUMS else E + E_V)
+        else:
+            rows, others = blocks.queries, blocks.keys
+            # The backward has dO beside Q.
+            own, sums = rows * (E if self.function is forward else E + E_V), rows * max(E, E_V)
+            if self.owns == "queries and keys":  # sums are a tile; factors stay in registers
+                sums += n_scores
+        in_a_tile = others * (E + E_V)  # of those on their way
+        on_matrix_units = size == 2 and (arch >= MATRIX_UNITS or arch == 0)
+        if on_matrix_units != (rows >= 16 * blocks.warps):
+            return False
+        if not on_matrix_units and 4 * (own + in_a_tile) > 64 * 1024:
+            return False
+        shared = size * own + blocks.stages * (size * in_a_tile + mask_bytes * n_scores)
+        a_thread = (sums + (3 if mask_bytes else 2) * n_scores) // (32 * blocks.warps)
+        spills = self.function is forward and not mask_bytes
+        registers = (256 if spills else 192) if arch >= 90 else 160
+        return shared <= SHARED.get(arch, 64) * 1024 and a_thread <= registers
 
     def _prune(self, configs: object, named: object, **arguments: Any) -> list[triton.Config]:
         case = arguments["case"]
