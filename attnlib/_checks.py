@@ -256,18 +256,6 @@ def check_flag(name: str, flag: object) -> None:
         raise TypeError(f"{name} must be True or False; got {flag!r}")
 
 
-def check_dropout(dropout_p: object, drops: bool) -> None:
-    """Require a probability; 0 for a form that never drops."""
-    if drops:
-        if not 0 <= checked_real("dropout_p", dropout_p) <= 1:
-            raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
-    elif not isinstance(dropout_p, Real):
-        raise TypeError(f"dropout_p must be 0.0; got {type(dropout_p).__name__} {dropout_p!r}")
-    elif dropout_p != 0.0:
-        wanted = "0.0, because this form is deterministic"
-        raise ValueError(f"dropout_p must be {wanted}; got {dropout_p!r}")
-
-
 def checked_real(name: str, number: object, wanted: str = "a real number") -> float:
     """Return a number of any real kind as a float, ∞ where it is too large for one."""
     if isinstance(number, bool) or not isinstance(number, Real):
@@ -354,4 +342,12 @@ class CheckedCall:
         if mask is not None:
             check_mask(mask, self.query, (*self.batch, self.n_queries, self.n_keys))
         self.band = checked_band(self.n_queries, self.n_keys, options)
-        check_dropout(options.dropout_p, drops)
+        dropout_p = options.dropout_p
+        if drops:
+            if not 0 <= checked_real("dropout_p", dropout_p) <= 1:
+                raise ValueError(f"dropout_p must lie between 0 and 1; got {dropout_p!r}")
+        elif not isinstance(dropout_p, Real):
+            raise TypeError(f"dropout_p must be 0.0; got {type(dropout_p).__name__} {dropout_p!r}")
+        elif dropout_p != 0.0:
+            wanted = "0.0, because this form is deterministic"
+            raise ValueError(f"dropout_p must be {wanted}; got {dropout_p!r}")

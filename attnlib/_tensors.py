@@ -208,13 +208,6 @@ class DenseCall(Call):
         return super().finish(output, lse)
 
 
-def log_sum_exp(scores: Tensor, empty: Tensor) -> Tensor:
-    """Return the log-sum-exp of each row; -∞ for those that are empty."""
-    lse = torch.logsumexp(scores, dim=-1, keepdim=True)
-    # Where a score is +∞ the weights are NaN; torch says ∞ for the sum.
-    return lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
-
-
 def scaled_product(
     query: Tensor, key: Tensor, scale: float,
     product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,

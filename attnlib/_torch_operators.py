@@ -10,6 +10,7 @@ The results are `Results`: the output, the log-sum-exp, and what the backward ne
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,11 @@ class Operands(NamedTuple):
     def scale(self) -> float:
         """The factor on the scores."""
         return checked_scale(self.scale_asked_for, self.query.shape[-1])
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether there is a query and a key."""
+        return all(x.shape[:-1].numel() for x in self[:3])
 
 
 class Results(NamedTuple):
@@ -130,7 +136,8 @@ class Operator:
 
     `attend(operands)` returns `Results`, and `like(operands)` returns their memory with nothing in
     it. `differentiate(operands, kept, upstream, needed)` returns the gradients by query, key, value
-    and mask, in any floating dtype and any shape that its operand broadcasts to, or None.
+    and mask, in any floating dtype and any shape that its operand broadcasts to, or None. Neither
+    is called where there is no query or no key.
     """
 
     def __init__(
@@ -141,10 +148,18 @@ class Operator:
         self.name = name
 
         def run_forward(*given: Any) -> Results:
-            return attend(_operands(*given))
+            operands = _operands(*given)
+            if operands.has_scores:
+                return attend(operands)
+            results = like(operands)
+            for tensor, number in zip(results, (0, -math.inf, 0, 0, 0), strict=True):
+                tensor.fill_(number)
+            return results
 
         def run_backward(*given: Any) -> tuple[Tensor, ...]:
             operands, needed = _operands(*given[:4], *given[11:]), given[10]
+            if not operands.has_scores:
+                return tuple(x.zero_() for x in _gradients_like(*given))
             found = differentiate(operands, Kept(*given[4:8]), Upstream(*given[8:10]), needed)
             return tuple(
                 sums.sum_to_size(x.shape).to(x.dtype).contiguous()

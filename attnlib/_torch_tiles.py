@@ -134,10 +134,6 @@ class Tiles:
         self.memory: dict[str, Tensor] = {}
         self.edges: dict[tuple[int, int, int, str], Tensor] = {}
 
-    def queries(self, query: Tensor) -> Tensor:
-        """Return a block of queries, scaled."""
-        return query.to(self.dtype) * self.before
-
     def seen(
         self, key: Tensor, value: Tensor, rows: slice, columns: slice
     ) -> tuple[Tensor, Tensor]:

@@ -269,9 +269,7 @@ def alibi(
         array([[-0.5 , -0.25,  0.  ]], dtype=float32)
     """
     n_heads = int(checked_count("n_heads", n_heads, least=1))
-    power = 1
-    while 2 * power <= n_heads:
-        power *= 2
+    power = 2 ** (n_heads.bit_length() - 1)  # the largest power of two up to H
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power), 2)]
     positions, keys = _axes(n_queries, n_keys, align, like)

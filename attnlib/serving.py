@@ -139,7 +139,10 @@ def over_pages(
         own = row[: -(-length // page)]
         if not all(0 <= entry < n_pages for entry in own):
             raise ValueError(f"table must hold pages from 0 to {n_pages - 1}; got {own}")
-        key, value = (_tokens(pages, own, length) for pages in (key_pages, value_pages))
+        key, value = (  # (1, H, length, E)
+            pages[own].reshape(-1, *pages.shape[2:])[:length].swapaxes(0, 1)[None]
+            for pages in (key_pages, value_pages)
+        )
         outputs.append(attention(query[n : n + 1], key, value, **options))
     return _joined(outputs, 0)
 
@@ -240,12 +243,6 @@ def _checked_starts(name: str, starts: Any, n_tokens: int) -> tuple[int, ...]:
         wanted = f"begin with 0, never fall, and end with {n_tokens}, the number of tokens"
         raise ValueError(f"{name} must {wanted}; got {list(places)}")
     return places
-
-
-def _tokens(pages: Any, own: Sequence[int], length: int) -> Any:
-    """Return the tokens of one sequence, (1, H, length, E), from its pages."""
-    found = pages[list(own)].reshape(-1, *pages.shape[2:])[:length]
-    return found.swapaxes(0, 1)[None]
 
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:

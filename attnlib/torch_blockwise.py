@@ -55,7 +55,7 @@ def _fold(
     """Fill the results of some heads: o (G, L, d_v), and m and ell (G, L, 1)."""
     lowest = torch.finfo(key.dtype).min  # in place of -∞, because -∞ - (-∞) is NaN
     for rows in blocks(0, query.shape[1], block_q):
-        q = tiles.queries(query[:, rows])
+        q = query[:, rows].to(tiles.dtype) * tiles.before
         o, m, ell = (x[:, rows] for x in results)
         m.fill_(lowest)
         ell.zero_()
@@ -81,7 +81,7 @@ def _differentiate(
 ) -> None:
     """Add what some heads contribute to the gradients that are wanted."""
     for rows in blocks(0, query.shape[1], block_q):
-        q, sums = tiles.queries(query[:, rows]), ell[:, rows]
+        q, sums = query[:, rows].to(tiles.dtype) * tiles.before, ell[:, rows]
         D = (d_output[:, rows] * output[:, rows]).sum(-1, keepdim=True).sub_(d_lse[:, rows])
         # Divided by ℓ here, and not in P, which has more numbers. An empty row has ℓ = 0.
         d_o, D = ((x / sums).masked_fill_(sums == 0, 0) for x in (d_output[:, rows], D))
@@ -160,11 +160,9 @@ document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TE
 
 
 def block_sizes(query: Tensor, key: Tensor, *, is_causal: bool = False) -> tuple[int, int, int]:
-    """Return what is chosen for a call without a window: sizes of blocks, and heads at a time.
+    """Return what is chosen for a call: queries and keys of a block, heads computed at once.
 
-    Returns:
-        Queries of a block, keys of a block, heads whose tiles are computed at once. A window
-        counts as a causal mask does.
+    A window counts as a causal mask does.
 
     Example:
         >>> block_sizes(torch.zeros(100, 8), torch.zeros(5, 8))[:2]
@@ -181,10 +179,6 @@ def _forward(operands: Operands) -> Results:
     query, key, value, mask = operands[:4]
     results = unrounded_results(operands)
     output, lse, m, ell, _ = results
-    if not lse.numel() or not key.shape[-2]:
-        for tensor, number in zip(results[:4], (0, -math.inf, 0, 0), strict=True):
-            tensor.fill_(number)
-        return results
     tiles, lengths, heads_at_once = _tiles(operands, output.dtype)
     start, stop = tiles.band.span(slice(0, query.shape[-2]), key.shape[-2])
     near = near_overflow(value[..., start:stop, :], output.dtype)
@@ -220,14 +214,13 @@ def _backward(
         for x, need in zip(inputs, needed, strict=True)
     ]
     tiles, lengths, heads_at_once = _tiles(operands, dtype)
-    if kept.m.numel() and operands.key.shape[-2]:
-        columns = (x[..., None] for x in (kept.m, kept.ell, upstream.lse))
-        level = grouped(operands.group, *inputs, kept.output, upstream.output.to(dtype), *columns)
-        sums = grouped(operands.group, *gradients)
-        with torch.autocast(device.type, enabled=False):
-            for q, k, v, tiles.mask, *rest in heads([*level, *sums], heads_at_once):
-                assert k is not None and v is not None
-                _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
+    columns = (x[..., None] for x in (kept.m, kept.ell, upstream.lse))
+    level = grouped(operands.group, *inputs, kept.output, upstream.output.to(dtype), *columns)
+    sums = grouped(operands.group, *gradients)
+    with torch.autocast(device.type, enabled=False):
+        for q, k, v, tiles.mask, *rest in heads([*level, *sums], heads_at_once):
+            assert k is not None and v is not None
+            _differentiate(tiles, q, k.to(dtype), v.to(dtype), *rest, *lengths)  # type: ignore[arg-type]
     if gradients[0] is not None:
         gradients[0].mul_(tiles.scale)
     if gradients[1] is not None and tiles.before:  # its queries were scaled by `before`

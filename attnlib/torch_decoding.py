@@ -116,20 +116,15 @@ def _state(call: DenseCall, start: int, n: int, size: int) -> tuple[Tensor, Tens
     )
     scores = scaled_product(call.query[..., None, :, :], key, call.scale)
     scores, empty = call.masked(scores, cut)
-    m, ell, o = (
-        x.masked_fill(empty, nothing).transpose(-3, -2)
-        for x, nothing in zip(_weighed(scores, value), (-math.inf, 0, 0), strict=True)
-    )
-    return m, ell, o
-
-
-def _weighed(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return m and ℓ (…, L, 1), and o (…, L, d_v), of scores (…, L, size)."""
-    some = scores.shape[-1] > 0
-    m = scores.detach().amax(-1, keepdim=True) if some else scores.sum(-1, keepdim=True)
+    m = scores.detach().amax(-1, keepdim=True) if size else scores.sum(-1, keepdim=True)
     weights = torch.exp(scores - m)
     ell = weights.sum(-1, keepdim=True)
-    return m, ell, torch.matmul(weights / ell, value)
+    o = torch.matmul(weights / ell, value)
+    m, ell, o = (
+        x.masked_fill(empty, nothing).transpose(-3, -2)
+        for x, nothing in ((m, -math.inf), (ell, 0), (o, 0))
+    )
+    return m, ell, o
 
 
 def _merged(m: Tensor, ell: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:

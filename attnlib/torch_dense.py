@@ -12,6 +12,7 @@ from attnlib import needs
 
 needs(__name__, "torch")
 
+import math
 from typing import Any
 
 import torch
@@ -24,7 +25,6 @@ from attnlib._tensors import (
     as_autocast_does,
     checked_tensors,
     empty_rows,
-    log_sum_exp,
     scaled_product,
 )
 
@@ -58,7 +58,10 @@ def _attend(
     if call.dropout_p:
         weights = torch.dropout(weights, call.dropout_p, train=True)
     output = torch.matmul(weights, call.value).masked_fill(empty, 0)
-    return call.finish(output, log_sum_exp(scores, empty) if wants_lse else None)
+    lse = torch.logsumexp(scores, dim=-1, keepdim=True) if wants_lse else None
+    if lse is not None:  # where a score is +∞ the weights are NaN; torch says ∞ for the sum
+        lse = lse.masked_fill(lse == math.inf, math.nan).masked_fill(empty, -math.inf)
+    return call.finish(output, lse)
 
 
 @as_autocast_does

@@ -290,4 +290,4 @@ def scaled_dot_product_attention_with_lse(
 document(scaled_dot_product_attention, scaled_dot_product_attention_with_lse, TENSORS)
 
 
-_operator = operator("torch_ring", _pass_forward, _pass_backward)
+_operator = operator(_pass_forward, _pass_backward)

@@ -69,9 +69,7 @@ def between_threads(
 
 
 def operator(
-    name: str,
-    attend: Callable[..., tuple[Tensor, Tensor, Tensor]],
-    differentiate: Callable[..., list[Tensor]],
+    attend: Callable[..., tuple[Tensor, Tensor, Tensor]], differentiate: Callable[..., list[Tensor]]
 ) -> Operator:
     """Return attention as an operator that deals a whole sequence out to a ring of threads.
 
@@ -112,7 +110,7 @@ def operator(
         of_mask = unshard(shards[3], plan.queries) if has_rows else torch.stack(shards[3]).sum(0)
         return [*found, of_mask]
 
-    return Operator(name, forward, unrounded_results, backward)
+    return Operator("torch_ring", forward, unrounded_results, backward)
 
 
 def _plan(operands: Operands) -> Plan:

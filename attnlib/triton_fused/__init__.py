@@ -37,15 +37,7 @@ from torch import Tensor
 from attnlib._checks import Options, Window
 from attnlib._docstrings import TENSORS, document
 from attnlib._tensors import Call, as_autocast_does, computing_dtype
-from attnlib._torch_operators import (
-    Kept,
-    Operands,
-    Operator,
-    OptTensor,
-    Results,
-    Upstream,
-    empty_results,
-)
+from attnlib._torch_operators import Operands, Operator, Results, empty_results
 from attnlib.triton_fused.launch import INTERPRETED, attend, differentiate
 
 _LARGEST_WIDTH = 256
@@ -131,21 +123,8 @@ def _like(operands: Operands) -> Results:
 def _run_forward(operands: Operands) -> Results:
     """Return output, log-sum-exp, m and log₂ ell, and what the output lost when it was rounded."""
     results = _like(operands)
-    if results.lse.numel() and operands.key.shape[-2]:
-        attend(operands, results)
-    else:
-        for tensor, number in zip(results, (0, -math.inf, 0, math.inf, 0), strict=True):
-            tensor.fill_(number)
+    attend(operands, results)
     return results
-
-
-def _run_backward(
-    operands: Operands, kept: Kept, upstream: Upstream, needed: list[bool]
-) -> list[OptTensor]:
-    """Return the gradients that are needed."""
-    if kept.m.numel() and operands.key.shape[-2]:
-        return differentiate(operands, kept, upstream, needed)
-    return [x if x is None else torch.zeros_like(x) for x in operands[:4]]
 
 
 def _check_that_it_runs(query: Tensor, value: Tensor) -> None:
@@ -165,4 +144,4 @@ def _check_that_it_runs(query: Tensor, value: Tensor) -> None:
             )
 
 
-_operator = Operator("triton_fused", _run_forward, _like, _run_backward)
+_operator = Operator("triton_fused", _run_forward, _like, differentiate)
