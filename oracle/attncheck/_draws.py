@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,11 @@ Mask = Array | Callable[[Setting], Array]
 def case(name: str, draw: Draw, *needs: str, **more: Any) -> Case:
     """Return a case by its name, its draw and the topics that it needs; `_table` adds its own."""
     return Case("", name, draw, needs, **more)
+
+
+def changed(draw: Draw, **fields: Any) -> Draw:
+    """Return the function that draws the same call with other fields."""
+    return lambda setting: replace(draw(setting), **fields)
 
 
 def words(axes: Axes) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncheck._calls import E_V, Axes, B, Call, Case, E, Given, H, L, S, Setting
 from attncheck._draws import case, qkv, random_mask
-from attncheck._types import Shape
+from attncheck._types import CAUSAL, GROUPED, Shape
 
 Shapes = tuple[Axes, Axes, Axes]
 RIGHT: Shapes = (1, H, L, E), (1, H, S, E), (1, H, S, E)
@@ -33,7 +33,7 @@ SHAPES: dict[str, tuple[Shapes, Shapes]] = {
     "a key of rank 1": (((L, E), (E,), (S, E_V)), WITHOUT_BATCH),
     "a value of rank 1": (((L, E), (S, E), (S,)), WITHOUT_BATCH),
 }
-GROUPS: dict[str, Shapes] = {
+OTHER_GROUPS: dict[str, Shapes] = {
     "4 key heads for 6 query heads": ((6, L, E), (4, S, E), (4, S, E)),
     "other numbers of heads in key and value": ((6, L, E), (3, S, E), (2, S, E)),
     "more key heads than query heads": ((2, L, E), (6, S, E), (6, S, E)),
@@ -55,15 +55,15 @@ def errors() -> Iterator[Case]:
     """
     for name, (wrong, right) in SHAPES.items():
         yield _refused(name, _shaped(wrong), _shaped(right))
-    put = {"enable_gqa": True}
-    for name, wrong in GROUPS.items():
-        yield _refused(name, _shaped(wrong), _shaped(SHARED), "groups", options=put, right=put)
+    for name, wrong in OTHER_GROUPS.items():
+        draws = _shaped(wrong), _shaped(SHARED)
+        yield _refused(name, *draws, "groups", options=GROUPED, right=GROUPED)
     masked = _masked((L, S))
     for name, shape in MASKS.items():
         yield _refused(name, _masked(shape), masked, "masks")
     yield _refused("a mask of integers", _masked((L, S), "int64"), masked, "masks")
-    name, put = "a mask and is_causal together", {"is_causal": True}
-    yield _refused(name, masked, masked, "masks", "causal", options=put)
+    name = "a mask and is_causal together"
+    yield _refused(name, masked, masked, "masks", "causal", options=CAUSAL)
     yield _refused("inputs of integers", _of_another_dtype("int64", "query", "key", "value"), qkv)
     for argument in ("query", "key", "value"):
         name = f"a {argument} of another dtype than the others"

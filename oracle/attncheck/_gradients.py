@@ -20,7 +20,10 @@ EXPANDED = [(-4, -3, -2, -1), (-1,), (-4, -3), (-2,)]
 
 
 def with_upstream(draw: Draw, layout: Layout | None = None, **more: Any) -> Draw:
-    """Return the function that draws the same call, and a gradient of its output."""
+    """Return the function that draws the same call, and a gradient of its output.
+
+    A layout with strides of 0 makes numbers of the gradient equal.
+    """
 
     def drawing(setting: Setting) -> Call:
         call = draw(setting)
@@ -30,6 +33,7 @@ def with_upstream(draw: Draw, layout: Layout | None = None, **more: Any) -> Draw
             leading = [leading[0], *((*shape[:-1], 1) for shape in leading[1:])]
         shape = (*np.broadcast_shapes(*leading), shapes[0][-2], shapes[2][-1])
         (upstream,) = setting.drawn(shape, salt=11)
+        upstream = upstream if layout is None else layout(upstream)
         return replace(call, upstream=Given(upstream, setting.dtype, layout), **more)
 
     return drawing
@@ -117,20 +121,7 @@ def _laid_out() -> Iterator[Case]:
     for axes in EXPANDED:
         strides = tuple(int(n - 4 not in axes) for n in range(4))
         name = f"a gradient of the output that is expanded, with strides of 0 where {strides} is 0"
-        yield own(name, _expanded(axes))
-
-
-def _expanded(axes: tuple[int, ...]) -> Draw:
-    draw = with_upstream(shaped(), watched=True)
-
-    def lay(setting: Setting) -> Call:
-        call = draw(setting)
-        assert call.upstream is not None
-        layout = expanded(*axes)
-        upstream = Given(layout(call.upstream.numbers), setting.dtype, layout)
-        return replace(call, upstream=upstream)
-
-    return lay
+        yield own(name, with_upstream(shaped(), expanded(*axes), watched=True))
 
 
 def mask_gradients() -> Iterator[Case]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attncheck._calls import E_V, B, Call, Case, Draw, E, Given, H, L, Layout, S, Setting
-from attncheck._draws import case, heads, qkv, random_bias, random_mask, shaped, with_mask
+from attncheck._draws import case, changed, heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._types import CAUSAL, Array
 
 
@@ -87,8 +87,9 @@ def said(layout: Layout | None) -> str:
 def layouts() -> Iterator[Case]:
     """Yield the cases of the topic layouts."""
     yield case("contiguous inputs", laid_out(None), everywhere=True)
-    yield case("one key, whose value is the result", _watched(heads(L, 1)))
-    yield case("contiguous inputs, causal", _watched(shaped(options=CAUSAL)), "causal")
+    yield case("one key, whose value is the result", changed(heads(L, 1), watched=True))
+    draw = changed(shaped(options=CAUSAL), watched=True)
+    yield case("contiguous inputs, causal", draw, "causal")
     for layout in (None, *LAYOUTS, *ONLY_NUMPY_HAS):
         name = f"{said(layout)} inputs"
         kinds = ("numpy",) if layout in ONLY_NUMPY_HAS else ("numpy", "torch")
@@ -102,19 +103,14 @@ def layouts() -> Iterator[Case]:
     yield case("an expanded mask", _expanded_mask, "masks")
 
 
-def _watched(draw: Draw) -> Draw:
-    """Return the function that draws the same call, whose inputs and memory are looked at."""
-    return lambda setting: replace(draw(setting), watched=True)
-
-
 def laid_out(layout: Layout | None, mask: Any = None) -> Draw:
     """Return the function that draws a call whose arguments lie so, and which is looked at."""
-    draw = _watched(shaped() if mask is None else with_mask(mask))
+    draw = shaped() if mask is None else with_mask(mask)
 
     def lay(setting: Setting) -> Call:
         call = draw(setting)
         given = {name: own._replace(layout=layout) for name, own in call.given.items()}
-        return replace(call, given=given)
+        return replace(call, given=given, watched=True)
 
     return lay
 

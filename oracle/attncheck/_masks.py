@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from attncheck._calls import E_V, NOT_FLOAT16, B, Call, Case, Draw, E, Given, H, L, S, Setting
 from attncheck._definition import allowed_keys
-from attncheck._draws import case, heads, qkv, random_bias, random_mask, shaped, with_mask
+from attncheck._draws import case, changed, heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._shapes import SCALES, TILES, of_shapes
 from attncheck._types import BOTTOM_RIGHT, CAUSAL, GROUPED, HALF, Array, Shape
 
@@ -64,7 +63,7 @@ def _as_if_removed(allowed: Array, low: float) -> Draw:
     """Return the function that draws a call with a mask of 0 and `low`, as padding often has it."""
     key = (1, B, allowed.shape[-1], E)
     draw = with_mask(np.where(allowed, 0.0, low), "", (1, B, L, E), key, key)
-    return lambda setting: replace(draw(setting), meant={"attn_mask": allowed})
+    return changed(draw, meant={"attn_mask": allowed})
 
 
 def causal() -> Iterator[Case]:

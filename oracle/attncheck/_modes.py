@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from attncheck._calls import E_V, B, Call, Case, Draw, E, Given, H, L, S, Setting
-from attncheck._draws import heads, qkv, random_bias, random_mask, shaped, with_mask
+from attncheck._draws import case, changed, heads, qkv, random_bias, random_mask, shaped, with_mask
 from attncheck._gradients import with_upstream
 from attncheck._tolerance import epsilon, forward_size, masked_scores, softmax
-from attncheck._types import Array, Problem
+from attncheck._types import BOTTOM_RIGHT, CAUSAL, GROUPED, Array, Problem
 
-CAUSAL = {"is_causal": True}
 FAR = 2**31 + 8  # entries: what counts in 32 bits wraps round
 # Queries and keys, more than 2³¹ scores together. A kernel may need this memory for them.
 MANY_QUERIES, MANY_KEYS = 2**15 + 1, 2**16
@@ -38,17 +37,14 @@ def alike(array: Array) -> Array:
 
 def large_masks() -> Iterator[Case]:
     """Yield the cases of the topic large masks."""
-
-    def own(name: str, draw: Draw) -> Case:
-        return Case("large masks", name, draw, ("masks",), kinds=("torch",))
-
-    yield own("a batch whose masks lie more than 2³¹ entries apart", _far)
-    yield own("more than 2³¹ entries, of which the memory has one row", _many)
+    name = "a batch whose masks lie more than 2³¹ entries apart"
+    yield case(name, _far, "masks", kinds=("torch",))
+    name = "more than 2³¹ entries, of which the memory has one row"
+    yield case(name, _many, "masks", kinds=("torch",))
 
 
 def _far(setting: Setting) -> Call:
-    draw = with_mask(random_mask((B, 1, L, S)))
-    call = draw(setting)
+    call = with_mask(random_mask((B, 1, L, S)))(setting)
     mask = call.given["attn_mask"]._replace(layout=far_apart)
     return replace(call, given=call.given | {"attn_mask": mask})
 
@@ -96,21 +92,18 @@ def compiled() -> Iterator[Case]:
     """Yield the cases of the topic compiled: calls of other topics, under torch.compile."""
 
     def own(name: str, draw: Draw, *needs: str) -> Case:
-        def drawing(setting: Setting) -> Call:
-            return replace(draw(setting), compiled=True)
-
-        return Case("compiled", name, drawing, needs, kinds=("torch",))
+        return case(name, changed(draw, compiled=True), *needs, kinds=("torch",))
 
     yield own("a batch of heads", shaped())
     yield own("scale=-0.7", heads(options={"scale": -0.7}))
     yield own("1 query, 131 keys", heads(1, 131))
     yield own("causal, 70 queries and keys", heads(70, 70, CAUSAL), "causal")
-    last = CAUSAL | {"causal_align": "bottom-right"}
-    yield own("causal at the bottom right", heads(L, S, last), "causal", "bottom-right")
+    draw = heads(L, S, CAUSAL | BOTTOM_RIGHT)
+    yield own("causal at the bottom right", draw, "causal", "bottom-right")
     yield own("window=(2, 0)", heads(L, L, {"window": (2, 0)} | CAUSAL), "windows", "causal")
     yield own("a boolean mask", with_mask(random_mask((B, 1, L, S))), "masks")
     yield own("a floating mask", with_mask(random_bias((B, H, L, S))), "masks")
-    draw = shaped((1, 6, L, E), (1, 2, S, E), (1, 2, S, E), {"enable_gqa": True})
+    draw = shaped((1, 6, L, E), (1, 2, S, E), (1, 2, S, E), GROUPED)
     yield own("6 query heads, 2 key heads", draw, "groups")
     yield own("gradients", with_upstream(shaped()), "gradients")
     draw = with_upstream(shaped((1, B, L, E), (1, B, L, E), (1, B, L, E_V), CAUSAL))
