@@ -19,6 +19,11 @@ from attncheck._types import FLOATING, Array
 
 TORCH = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 INPUTS = ("query", "key", "value")
+# What torch's own attention takes, which has no signature.
+TAKEN = [
+    *(inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in INPUTS),
+    *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in TORCH),
+]
 ALIGNMENTS = ("top-left", "bottom-right")
 KEYWORDS = (*TORCH, "causal_align", "window", "sinks", "softcap")
 # What can be left out beside a topic: the gradients of what has a topic of its own.
@@ -270,7 +275,8 @@ class Kernel:
             if align not in self.alignments and not (square and self.alignments):
                 return f"no causal mask at the {align.replace('-', ' ')}"
         for word, value in call.options.items():
-            if word == "window" and self.window == "ends" and self._integer_window:
+            silent = word == "window" and self.window == "ends" and word not in self.values
+            if silent and takes_integer(self.function, self.name(word)):
                 return "it is not said what an integer window counts"
             if self._value(word, value, call) is NotImplemented:
                 return f"no {word}={value}"
@@ -323,7 +329,7 @@ class Kernel:
             orders = {"query": rows, "key": pool, "value": pool, "output": rows}
         if self.lse is not None:
             lse = self.lse.axes or self.axes.replace("D", "")
-            orders["lse"] = _ours(lse, lse=True), lse
+            orders["lse"] = _ours(lse), lse
         return orders
 
     def arranged(self, call: Call) -> dict[str, Given]:
@@ -355,11 +361,6 @@ class Kernel:
         if left is None or not call.options.get("is_causal") or (right is not None and right < 0):
             return NotImplemented
         return left + 1 if self.window == "w keys" else left
-
-    @property
-    def _integer_window(self) -> bool:
-        """Return whether the signature has an integer for a window, and nothing says which."""
-        return "window" not in self.values and takes_integer(self.function, self.name("window"))
 
     def options(self, call: Call) -> dict[str, Any]:
         """Return the keywords of a call that are no arrays, by the kernel's names."""
@@ -465,24 +466,26 @@ def restored(numbers: Array, ours: str, theirs: str, rank: int) -> Array:
     return ranked(numbers.transpose(back), rank)
 
 
-def _ours(axes: str, lse: bool = False) -> str:
+def _ours(axes: str) -> str:
     """Return our order of the axes of a kernel.
 
-    >>> _ours("BSHD"), _ours("SHD"), _ours("BSH", lse=True)
+    >>> _ours("BSHD"), _ours("SHD"), _ours("BSH")
     ('BHSD', 'HSD', 'BHS')
     """
-    return "".join(axis for axis in ("BHS" if lse else "BHSD") if axis in axes)
+    return "".join(axis for axis in "BHSD" if axis in axes)
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return what a function takes. One without a signature, as torch's own in C, has torch's."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return TAKEN
 
 
 def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the names that a function takes; None if it takes any.
-
-    A function without a signature, as torch's own one in C, has torch's.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return frozenset(TORCH)
+    """Return the names that a function takes; None if it takes any."""
+    parameters = parameters_of(function)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -500,10 +503,7 @@ def takes_integer(function: Callable[..., Any], name: str) -> bool:
     >>> takes_integer(lambda window=-1: window, "window")
     True
     """
-    try:
-        found = inspect.signature(function).parameters.get(name)
-    except (TypeError, ValueError):
-        return False
+    found = next((own for own in parameters_of(function) if own.name == name), None)
     if found is None:
         return False
     said = found.annotation

@@ -15,7 +15,9 @@ from attncheck._calls import Call, Case, Given, WrongResultError
 from attncheck._claims import Kernel, arranged, ranked, restored
 from attncheck._types import HALF, Array, dtype_of_sums
 
-REFUSALS = (ValueError, TypeError, RuntimeError)
+REFUSALS = (ValueError, TypeError, RuntimeError)  # one of which an invalid call must raise
+# An assertion says no too, where a result was expected.
+SAYING_NO = {own.__name__: own for own in (*REFUSALS, AssertionError)}
 RAISED = "raised"  # the kind of a result that did not come
 INVERTED = "a boolean mask is inverted"
 
@@ -59,7 +61,7 @@ class RaisedError(WrongResultError):
     def __init__(self, expected: str, error: Exception) -> None:
         said = one_line(error)
         super().__init__(f"expected {expected}, but {said} was raised", f"{RAISED}: {said}")
-        says_no = isinstance(error, (*REFUSALS, AssertionError)) and bool(str(error).strip())
+        says_no = isinstance(error, tuple(SAYING_NO.values())) and bool(str(error).strip())
         self.refusal = said if says_no else ""
 
 

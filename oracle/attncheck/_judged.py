@@ -25,7 +25,7 @@ from __future__ import annotations
 import inspect
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -34,14 +34,12 @@ import numpy as np
 
 from attncheck._backends import Backend, stored, wide
 from attncheck._calls import Call, Case, Given, WrongResultError
-from attncheck._claims import INPUTS, TORCH, Also, Kernel
-from attncheck._comparison import REFUSALS, Result, judge
+from attncheck._claims import INPUTS, TAKEN, Also, Kernel, parameters_of
+from attncheck._comparison import SAYING_NO, Result, judge
 from attncheck._process import NoResult, Process, words_of
 from attncheck._report import followed
 from attncheck._types import Array
 from attncheck._wire import WIDTHS, Came, Sent, Valued, encoded
-
-SAYING_NO = {own.__name__: own for own in (*REFUSALS, AssertionError)}
 
 
 class Remote(Backend):
@@ -196,18 +194,14 @@ class Remote(Backend):
             return Result(case, False, f"{case.call}\n{none.words}", none.kind)
 
 
-# What torch's own attention takes, which has no signature: name, kind, annotation, default.
-EMPTY = inspect.Parameter.empty
-TAKEN: list[Any] = [(n, inspect.Parameter.KEYWORD_ONLY, EMPTY, None) for n in (*INPUTS, *TORCH)]
-
-
 class Function:
     """A function of the kernel, called in its process."""
 
-    def __init__(self, remote: Remote, name: tuple[str, str], parameters: Iterable[Any]) -> None:
+    def __init__(
+        self, remote: Remote, name: tuple[str, str], parameters: Sequence[inspect.Parameter]
+    ) -> None:
         self.remote, self.name = remote, name
-        own = [inspect.Parameter(n, k, annotation=a, default=d) for n, k, a, d in parameters]
-        self.__signature__ = inspect.Signature(own)
+        self.__signature__ = inspect.Signature(parameters)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.remote.call(self.name, args, named)
@@ -233,16 +227,18 @@ def _claim(name: str, own: Any, remote: Remote) -> Any:
         found = {field.name: _claim(name, inner[field.name], remote) for field in fields(Also)}
         return Also(**found | {"always": {}})
     if what == "takes":
-        return Function(remote, (name, name), map(_parameter, inner))
+        return Function(remote, (name, name), list(map(_parameter, inner)))
     if what == "each":
         return tuple(_claim(name, x, remote) for x in inner)
     return {word: words_of(x) for word, x in inner.items()}
 
 
-def _parameter(told: list[Any]) -> tuple[Any, ...]:
+def _parameter(told: list[Any]) -> inspect.Parameter:
     name, kind, annotation, default = told
-    said = EMPTY if annotation is None else words_of(annotation)
-    return name, inspect._ParameterKind(kind), said, default[0] if default else EMPTY
+    found = inspect.Parameter(name, inspect._ParameterKind(kind))
+    if annotation is not None:
+        found = found.replace(annotation=words_of(annotation))
+    return found.replace(default=default[0]) if default else found
 
 
 def _value(word: str, remote: Remote) -> Callable[[Any], Any]:
@@ -269,13 +265,8 @@ def with_claims(claims: Kernel, remote: Remote) -> Kernel:
     """
 
     def there(field: str, own: Callable[..., Any]) -> Function:
-        try:
-            found = inspect.signature(own).parameters.values()
-            parameters = [(x.name, x.kind, x.annotation, x.default) for x in found]
-        except (TypeError, ValueError):
-            parameters = TAKEN
         field = "function" if own is claims.function else field
-        return Function(remote, (field, getattr(own, "__name__", field)), parameters)
+        return Function(remote, (field, getattr(own, "__name__", field)), parameters_of(own))
 
     found: dict[str, Any] = {}
     for field in fields(Kernel):

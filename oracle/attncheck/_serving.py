@@ -221,9 +221,9 @@ def sinks() -> Iterator[Case]:
         yield case(name, _with_sinks(one, own))
     future = _with_sinks(shaped((1, H, L, E), (1, H, L, E), options=CAUSAL), some)
     yield case("causal", future, "causal")
-    for n_queries in (1, 8):
-        long = _with_sinks(shaped((1, H, n_queries, E), (1, H, 131, E)), some)
-        yield case(f"queries: {n_queries}, keys: 131", long, everywhere=True)
+    long = {n: _with_sinks(shaped((1, H, n, E), (1, H, 131, E)), some) for n in (1, 8)}
+    for n_queries, draw in long.items():
+        yield case(f"queries: {n_queries}, keys: 131", draw, everywhere=True)
     empty = _with_sinks(with_mask(TWO_EMPTY_ROWS), some)
     yield case("rows without keys give zeros", empty, "masks", "empty")
     groups = _with_sinks(shaped((1, 6, L, E), (1, 2, S, E), (1, 2, S, E), GROUPED), some * 2)
@@ -232,7 +232,7 @@ def sinks() -> Iterator[Case]:
         ("a batch of heads", batch, ()),
         ("one sequence", _with_sinks(one, some), ()),
         ("causal", future, ("causal",)),
-        ("queries: 8, keys: 131", long, ()),
+        ("queries: 8, keys: 131", long[8], ()),
         ("6 query heads, 2 key heads", groups, ("groups",)),
         ("rows without keys", empty, ("masks", "empty")),
     ):

@@ -21,12 +21,11 @@ import numpy as np
 from attncheck import backend_for
 from attncheck.__main__ import PREFIXES, found
 from attncheck._calls import WrongResultError
-from attncheck._claims import INPUTS, TORCH, Also, Kernel, compiled
-from attncheck._comparison import REFUSALS
+from attncheck._claims import Also, Kernel, compiled, parameters_of
+from attncheck._comparison import SAYING_NO
 from attncheck._wire import FORKED, HEAD, WIDTHS, Memory, message
 
 LATE = 2.0  # seconds in which a forked process may come back
-NAMES = {own.__name__: own for own in (*REFUSALS, AssertionError)}
 
 
 def work(told: dict[str, Any]) -> None:
@@ -41,7 +40,7 @@ def work(told: dict[str, Any]) -> None:
             try:
                 reply, body = getattr(worker, header["do"])(header)
             except BaseException as error:  # of sys.exit too
-                names = [name for name, own in NAMES.items() if isinstance(error, own)]
+                names = [name for name, own in SAYING_NO.items() if isinstance(error, own)]
                 said = type(error).__name__, " ".join(str(error).split())
                 reply = {"raised": ["".join(names[:1]), *said]}
             if os.getpid() != home:  # pragma: no cover (the judge ends it here)
@@ -201,11 +200,7 @@ def _said(own: Any) -> Any:
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
     """Return what a function takes: names, how each is given, annotations and defaults."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of a function in C, which is taken for torch's
-        kind = int(inspect.Parameter.KEYWORD_ONLY)
-        return [(name, kind, None, [None]) for name in (*INPUTS, *TORCH)]
+    found = parameters_of(function)
     return [(own.name, int(own.kind), _annotation(own), _default(own)) for own in found]
 
 
