@@ -191,19 +191,10 @@ def check(
 
 
 def judged(
-    path: str,
-    kind: str = "torch",
-    *,
-    claims: Kernel | None = None,
-    device: str = "cpu",
-    only: Iterable[str] = (),
-    without: Iterable[str] = (),
-    dtypes: Sequence[str] | None = None,
-    case: Iterable[str] = (),
-    search: int = 0,
-    limits: tuple[float, float] = (60.0, 1800.0),
-    folder: str | Path = "",
-    log: str | Path = "",
+    path: str, kind: str = "torch", *, claims: Kernel | None = None, device: str = "cpu",
+    only: Iterable[str] = (), without: Iterable[str] = (),
+    dtypes: Sequence[str] | None = None, case: Iterable[str] = (), search: int = 0,
+    limits: tuple[float, float] = (60.0, 1800.0), folder: str | Path = "", log: str | Path = "",
     progress: bool = False,
 ) -> Report:
     """Check a kernel that is not trusted, and return what was found.

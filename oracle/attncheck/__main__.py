@@ -38,10 +38,10 @@ from attncheck import (
 )
 from attncheck._advice import advice
 from attncheck._types import FLOATING
-from attncheck.adapters import missing
+from attncheck.adapters import ready
+from attncheck.hands import SHAPES, in_hand
 
 EXPECTED = "expected MODULE:FUNCTION, such as my_module:my_attention"
-PREFIXES = ("kernelbench", "gpumode", "flashinfer-bench", "hub")  # of what `hands` finds
 # What chooses among the cases of the table.
 ALONE = ("only", "without", "dtypes", "case", "search", "expected", "export", "list", "badge")
 
@@ -94,11 +94,8 @@ def found(path: str, device: str = "cpu") -> Callable[..., Any]:
         TypeError: what is not callable.
     """
     module, colon, name = path.partition(":")
-    if module in PREFIXES:
-        from attncheck.hands import in_hand
-
-        kernel: Any = in_hand(path, device)
-        return kernel  # type: ignore[no-any-return]
+    if module in SHAPES:
+        return in_hand(path, device)  # type: ignore[no-any-return]
     if not (module and colon and name):
         raise ValueError(f"{EXPECTED}; got {path!r}")
     try:
@@ -118,16 +115,6 @@ def found(path: str, device: str = "cpu") -> Callable[..., Any]:
     if not (callable(thing) or isinstance(thing, Kernel)):
         raise TypeError(f"expected {path} to be callable; got {type(thing).__qualname__}")
     return thing  # type: ignore[no-any-return]
-
-
-def ready(path: str, device: str) -> None:
-    """Require what the kernel of a path needs, before hundreds of cases fail for one reason.
-
-    Raises:
-        ValueError: a library that is not installed, or a device that is not there.
-    """
-    if words := missing(path, device):
-        raise ValueError(words)
 
 
 def listed(chosen: Sequence[Any]) -> str:
@@ -218,7 +205,7 @@ def _judged(values: argparse.Namespace, options: dict[str, Any]) -> Report:
         if getattr(values, name):
             raise ValueError(f"expected no --{name} beside --judge")
     prefix = (values.attention or "").partition(":")[0]
-    if prefix in PREFIXES and prefix != "hub":
+    if prefix in SHAPES and prefix != "hub":
         raise ValueError(
             f"{EXPECTED} beside --judge; got {values.attention!r}, whose kernel and reference run "
             "in one process. A function of query, key and value that calls the kernel can be "

@@ -6,7 +6,8 @@ reason that no case names. So a plain call is made in the other ways too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from attncheck import backend_for
@@ -24,29 +25,23 @@ def advice(function: Callable[..., Any], report: Report, kind: str, device: str)
     """Return how a function gives the right numbers, in words; "" where it needs no advice.
 
     It is asked where most of the plain calls fail: in float32 and float16, for tensors and for
-    arrays, in each order of axes, and with a causal mask that nobody wanted.
+    arrays, in each order of axes, and with a causal mask that nobody wanted. The most likely ways
+    come first.
     """
     plain = [result.passed for result in report.results if result.case.topic == "values"]
     if 2 * sum(plain) >= len(plain):
         return ""
-    for other, order, corner in _ways(kind):
-        for dtype in ("float32", "float16"):
-            if _right(function, dtype, other, device if other == "torch" else "cpu", order, corner):
-                said = [f"{TAKES[other]} (--kind {other})"] * (other != kind)
-                said += [f'with axes="{order}" in a Kernel'] * (order in ("BSHD", "SHD"))
-                said += [f"if all is causal at the {corner.replace('-', ' ')}"] * bool(corner)
-                said += [f"in {dtype} (--dtypes {dtype})"] * (dtype != "float32")
-                said = said or [f'with {len(order)} axes (axes="{order}" in a Kernel)']
-                return f"hint: its numbers are right {', '.join(said)}"
+    kinds = sorted(TAKES, key=lambda own: own != kind)
+    ways = product(("", *ALIGNMENTS), kinds, ORDERS, ("float32", "float16"))
+    for corner, other, order, dtype in ways:
+        if _right(function, dtype, other, device if other == "torch" else "cpu", order, corner):
+            said = [f"{TAKES[other]} (--kind {other})"] * (other != kind)
+            said += [f'with axes="{order}" in a Kernel'] * (order in ("BSHD", "SHD"))
+            said += [f"if all is causal at the {corner.replace('-', ' ')}"] * bool(corner)
+            said += [f"in {dtype} (--dtypes {dtype})"] * (dtype != "float32")
+            said = said or [f'with {len(order)} axes (axes="{order}" in a Kernel)']
+            return f"hint: its numbers are right {', '.join(said)}"
     return ""
-
-
-def _ways(kind: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a kind, an order of axes, and the corner of a mask: the most likely ones first."""
-    for corner in ("", *ALIGNMENTS):
-        for other in sorted(("numpy", "torch"), key=lambda own: own != kind):
-            for order in ORDERS:
-                yield other, order, corner
 
 
 def _right(

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from attncheck import backend_for
-from attncheck.__main__ import PREFIXES, found
+from attncheck.__main__ import found
 from attncheck._calls import WrongResultError
 from attncheck._claims import Also, Kernel, compiled, parameters_of
 from attncheck._comparison import SAYING_NO
 from attncheck._wire import FORKED, HEAD, WIDTHS, Memory, message
+from attncheck.hands import SHAPES
 
 LATE = 2.0  # seconds in which a forked process may come back
 
@@ -74,7 +75,7 @@ class Worker:
         """Import the kernel, and say what it claims."""
         self.kernel = Kernel.of(found(self.told["kernel"]))
         module = self.told["kernel"].partition(":")[0]
-        self.module = None if module in PREFIXES else importlib.import_module(module)
+        self.module = None if module in SHAPES else importlib.import_module(module)
         return {"claims": said(self.kernel)}, b""
 
     def claimed(self, header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

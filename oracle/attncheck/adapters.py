@@ -17,7 +17,7 @@ The docstring of each says more. Head dimensions are those at which the field's 
 numbers) is claimed by none: no documentation speaks of it, and in flash-attn's source a key that is
 removed is multiplied with its tile, where 0 · NaN is NaN. On a machine without these libraries the
 adapters were held against stand-ins with the same signature only. All four need a GPU: the command
-line and the plugin of pytest ask none of them without one (`missing`).
+line and the plugin of pytest ask none of them without one (`ready`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from collections.abc import Callable
 from typing import Any
 
 from attncheck._claims import Also, Kernel
+from attncheck._types import HALF
 
 NUMBERS = "nothing is said of NaN in keys that are removed"
-HALF = ("float16", "bfloat16")
 
 
 def __getattr__(name: str) -> Kernel:
@@ -50,21 +50,25 @@ def __getattr__(name: str) -> Kernel:
         raise ImportError(f"{name} needs {needs}, but {error}") from error
 
 
-def missing(path: str, device: str) -> str:
-    """Return what the kernel of a path needs and this machine lacks, in words; "" for nothing.
+def ready(path: str, device: str) -> None:
+    """Require what the kernel of a path needs, before hundreds of cases fail for one reason.
 
     It imports no library, so that a judge may ask it. Paths that lead elsewhere need nothing.
+
+    Raises:
+        ValueError: a library that is not installed, or a device that is not there.
     """
     module, _, name = path.partition(":")
     if module != __name__ or name not in KERNELS:
-        return ""
+        return
     _, library, needs = KERNELS[name]
     if importlib.util.find_spec(library) is None:
-        return f"{name} needs {needs}, and there is no module {library!r} here"
+        raise ValueError(f"{name} needs {needs}, and there is no module {library!r} here")
     cuda: Any = importlib.import_module("torch.cuda")
     if not cuda.is_available():
-        return f"{name} needs a GPU, and torch finds no CUDA device here"
-    return f"{name} needs a GPU: expected --device cuda; got {device}" if device == "cpu" else ""
+        raise ValueError(f"{name} needs a GPU, and torch finds no CUDA device here")
+    if device == "cpu":
+        raise ValueError(f"{name} needs a GPU: expected --device cuda; got {device}")
 
 
 def _ends(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
@@ -115,11 +119,6 @@ def of_flash_attn(library: Any) -> Kernel:
 def _parameters(function: Any) -> set[str]:
     """Return the names of what a function takes; none for None."""
     return set() if function is None else set(inspect.signature(function).parameters)
-
-
-def _flash_attn() -> Kernel:
-    """Return the kernel of the package flash-attn."""
-    return of_flash_attn(importlib.import_module("flash_attn"))
 
 
 def _flashinfer() -> Kernel:
@@ -312,7 +311,9 @@ def _xformers() -> Kernel:
 
 # What makes each kernel, the module that it imports, and what brings this module.
 KERNELS: dict[str, tuple[Callable[[], Kernel], str, str]] = {
-    "flash_attn": (_flash_attn, "flash_attn", "the package flash-attn"),
+    "flash_attn": (
+        lambda: of_flash_attn(importlib.import_module("flash_attn")), "flash_attn",
+        "the package flash-attn"),
     "flashinfer": (_flashinfer, "flashinfer", "the package flashinfer-python"),
     "torch_varlen": (_torch_varlen, "torch", "torch 2.12 or newer"),
     "xformers": (_xformers, "xformers", "the packages xformers and mslk"),

@@ -93,7 +93,8 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Add a test for each case that the kernel claims, before -k and the like choose."""
-    from attncheck.__main__ import found, ready
+    from attncheck.__main__ import found
+    from attncheck.adapters import ready
 
     path = config.getoption("--attention")
     if not path:
