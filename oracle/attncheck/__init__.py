@@ -47,7 +47,7 @@ from attncheck._claims import Also, Kernel
 from attncheck._comparison import Result, judge
 from attncheck._definition import argument_gradients, problem
 from attncheck._report import Report, followed
-from attncheck._table import checked_topics, offered, tabled
+from attncheck._table import checked_topics, tabled
 
 __version__ = "2026.1"
 __all__ = ["CLAIMED", "TOPICS", "Also", "Call", "Case", "Kernel", "Report", "Result"]
@@ -263,7 +263,7 @@ def _reported(
     results = asked(chosen)
     reasons |= {dtype: backend.missing for dtype in missing}
     if not (ids or search):
-        left_out = offered(kernel, kind) - {own.topic for own in every}
+        left_out = {own.topic for own in tabled(kernel, kind)} - {own.topic for own in every}
         reasons |= {topic: "left out" for topic in TOPICS if topic in left_out}
     own_name = getattr(kernel.function, "__name__", type(kernel.function).__name__)
     about = f"attncheck of {name or own_name}, {kind} on {device}"

@@ -58,11 +58,7 @@ class Backend(ABC):
         raise NotImplementedError  # pragma: no cover (only the kinds of the command need it)
 
     def packed(self, result: Any) -> tuple[Array, str]:
-        """Return a result as `stored` has it, and the name of its dtype.
-
-        Raises:
-            WrongResultError: a result that is no array of this backend.
-        """
+        """Return a result as `stored` has it, and the name of its dtype; raise as `take` does."""
         raise NotImplementedError  # pragma: no cover (only the kinds of the command need it)
 
     @abstractmethod

@@ -179,12 +179,10 @@ class Call:
         for words, own in (
             ("gradient of the output", self.upstream),
             ("gradient of the log-sum-exp", self.lse_upstream),
-            ("documents", self.documents),
+            ("documents", self.documents and tuple(self.documents)),
             ("lengths", self.pages and self.pages.lengths),
         ):
-            options += (
-                [] if own is None else [f"{words} {tuple(own) if words == 'documents' else own}"]
-            )
+            options += [] if own is None else [f"{words} {own}"]
         return ", ".join([*arrays, *options])
 
 

@@ -212,7 +212,6 @@ class _Asked:
 
     def merge(self, call: Call) -> None:
         """Require that two halves of the keys, merged by their log-sum-exps, give the whole."""
-        assert call.split is not None
         halves = _halves(call)
         results = [_pair(self.called(half, self.given(half))) for half in halves]
         truth = _definition.output(call)
@@ -340,7 +339,7 @@ def lse_limit(call: Call, truth: Array) -> float | Array:
     """Return how far a log-sum-exp may be off; half precision sums in float32."""
     dtype = call.given["query"].dtype
     size = _tolerance.lse_size(_definition.problem(call))
-    return _tolerance.bound(truth, dtype="float32" if dtype in HALF else dtype, size=size)
+    return _tolerance.bound(truth, dtype=dtype_of_sums(dtype), size=size)
 
 
 def gradient_limits(
@@ -385,19 +384,16 @@ def _of_part(name: str, n: int) -> str:
 
 def _halves(call: Call) -> list[Call]:
     """Return the call with its keys before the split, and with those behind it."""
-    assert call.split is not None
-    return [_cut(call, keys) for keys in (slice(0, call.split), slice(call.split, None))]
-
-
-def _cut(call: Call, keys: slice) -> Call:
-    """Return the call with some of its keys."""
-    given = dict(call.given)
-    for name in ("key", "value"):
-        given[name] = given[name]._replace(numbers=given[name].numbers[..., keys, :])
-    if "attn_mask" in given:
-        mask = given["attn_mask"]
-        given["attn_mask"] = mask._replace(numbers=mask.numbers[..., keys])
-    return Call(given, call.options, split=call.split)
+    halves = []
+    for keys in (slice(0, call.split), slice(call.split, None)):
+        given = dict(call.given)
+        for name in ("key", "value"):
+            given[name] = given[name]._replace(numbers=given[name].numbers[..., keys, :])
+        if "attn_mask" in given:
+            mask = given["attn_mask"]
+            given["attn_mask"] = mask._replace(numbers=mask.numbers[..., keys])
+        halves.append(Call(given, call.options, split=call.split))
+    return halves
 
 
 def merged_halves(outputs: list[Array], lses: list[Array]) -> Array:

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from attncheck._types import FLOATING, Array
+from attncheck._torch_backend import numbers_of
+from attncheck._types import FLOATING
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -111,11 +112,6 @@ def shorter(data: Any, n: int, to: int, axis: int) -> Any:
     return mapped(data, cut)
 
 
-def numbers_in(data: Any) -> int:
-    """Return how many numbers the tensors of some data have."""
-    return sum(x.numel() for x in tensors(data))
-
-
 def redrawn(first: Any, second: Any, width: float, seed: int) -> Any:
     """Return data with normal numbers where two seeds gave other ones; None where that may not be.
 
@@ -143,12 +139,6 @@ def redrawn(first: Any, second: Any, width: float, seed: int) -> Any:
         return (normal * (width if own > 0.1 else own)).to(x.device, x.dtype)
 
     return mapped(first, draw)
-
-
-def numbers_of(x: torch.Tensor) -> Array:
-    """Return a tensor's numbers in float64."""
-    numbers: Array = x.detach().cpu().to(torch.float64).numpy()
-    return numbers
 
 
 def same(one: Any, other: Any) -> bool:

@@ -25,15 +25,13 @@ from attncheck._data import (
     in_float64,
     lengths,
     mapped,
-    numbers_in,
-    numbers_of,
     redrawn,
     same,
     seeded,
     shorter,
     tensors,
 )
-from attncheck._torch_backend import TorchBackend
+from attncheck._torch_backend import TorchBackend, numbers_of
 from attncheck._types import FLOATING, HALF, Array
 
 OWN = "the file's own numbers"
@@ -134,7 +132,7 @@ class Pair:
         for short in SHORT if not self.arguments and backend.device.type == "cpu" else ():
             for axis, n in lengths(data[0]):
                 most = short if axis else 2  # the first one is a batch
-                if numbers_in(data[0]) > LARGEST and n > most:
+                if n > most and sum(x.numel() for x in tensors(data[0])) > LARGEST:
                     tried = shorter(data[0], n, most, axis)
                     if takes(tried):
                         data = [tried, shorter(data[1], n, most, axis)]

@@ -20,7 +20,7 @@ from attncheck._calls import TOPICS, Call, Case, Given
 from attncheck._classes import CLASSES, class_of
 from attncheck._comparison import INVERTED, RAISED, Result
 from attncheck._definition import allowed_keys, combined_mask
-from attncheck._types import HALF, Array
+from attncheck._types import HALF, Array, scale_of
 
 WIDTH = 30  # of the bar, in characters
 LINES = 40  # of a report, which somebody reads
@@ -337,8 +337,7 @@ def _largest_score(call: Call) -> float:
     fits = query.ndim > 1 and key.ndim > 1 and query.shape[-1] == key.shape[-1] > 0
     if not fits or max(query.size, key.size) > 10**5 or call.pages is not None:
         return 0.0
-    scale = call.options.get("scale")
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = scale_of(call.options.get("scale"), query.shape[-1])
     rows, columns = (np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0) for x in (query, key))
     lengths = [np.sqrt((x**2).sum(axis=-1)).max(initial=0.0) for x in (rows, columns)]
     return float(abs(factor) * lengths[0] * lengths[1])

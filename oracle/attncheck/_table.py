@@ -67,13 +67,8 @@ def tabled(
     return found
 
 
-def offered(kernel: Kernel, kind: str) -> set[str]:
-    """Return the topics that have cases for a kernel of this kind, claimed or not."""
-    return {topic for topic in CASES if any(True for _ in _of_topic(topic, kernel, kind))}
-
-
 def _of_topic(
-    topic: str, kernel: Kernel, kind: str, dtypes: Sequence[str] | None = None, seed: int = 7
+    topic: str, kernel: Kernel, kind: str, dtypes: Sequence[str] | None, seed: int
 ) -> Iterator[Case]:
     page = 4 if kernel.pages is None else kernel.pages.page
     smallest, *others = kernel.dims or [HEAD_DIMS, *((n, n) for n in SMALLEST)]

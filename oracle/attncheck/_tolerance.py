@@ -176,14 +176,9 @@ def gradient_sizes(
 ) -> dict[str, Array]:
     """Return the number of ε by which each entry of the gradients can be off.
 
-    With dO and dL the gradients of output and log-sum-exp, and D the row sums of A ∘ dP, which
-    are those of dO ∘ O as well:
-
-        dV = Aᵀ dO    dP = dO Vᵀ    dS = A ∘ (dP - D + dL)
-        dQ = scale · dX K    dK = scale · dXᵀ Q    dM = dS    dX = dS ∘ (1 - tanh²(X / cap))
-
-    Each product is off by what its factors are off, and as a sum is. D is off by the larger one of
-    both ways to it. A soft cap turns dS into dX; a sink has the gradients p (dL - D).
+    The formulas are those of `_definition.gradients`, where A is P. Each product is off by what its
+    factors are off, and as a sum is. D, the row sums of A ∘ dP, are those of dO ∘ O as well, and
+    off by the larger one of both ways to them.
     """
     found = _forward(own)
     query, key, value, upstream = (finite(x) for x in (*own[:3], upstream))

@@ -63,7 +63,7 @@ class TorchBackend(Backend):
 
     def take(self, result: Any) -> tuple[Array, str]:
         name = self._dtype(result)
-        return _in_float64(result), name
+        return numbers_of(result), name
 
     def packed(self, result: Any) -> tuple[Array, str]:
         name = self._dtype(result)
@@ -89,14 +89,13 @@ class TorchBackend(Backend):
         self, attention: Any, own: dict[str, torch.Tensor], upstream: torch.Tensor,
         wanted: tuple[str, ...],
     ) -> dict[str, torch.Tensor]:
-        """Return the gradients that a kernel gives for a gradient of its output."""
         leaves = [own[name].requires_grad_() for name in wanted]
         found = torch.autograd.grad(attention(**own), leaves, upstream)
         return dict(zip(wanted, found, strict=True))
 
     def peer(self, call: Call) -> Array:
         tensors, options = _tensors(call)
-        return _in_float64(plain(**tensors, **options)[0])
+        return numbers_of(plain(**tensors, **options)[0])
 
     def peer_gradients(self, call: Call) -> dict[str, Array]:
         assert call.upstream is not None
@@ -109,11 +108,12 @@ class TorchBackend(Backend):
             given.append(call.lse_upstream._replace(dtype=call.given["query"].dtype))
         above = [TorchBackend().give(own) for own in given]
         found = torch.autograd.grad(results[: len(above)], tuple(leaves.values()), above)
-        wide = dict(zip(leaves, map(_in_float64, found), strict=True))
+        wide = dict(zip(leaves, map(numbers_of, found), strict=True))
         return argument_gradients(call, wide)
 
 
-def _in_float64(tensor: torch.Tensor) -> Array:
+def numbers_of(tensor: torch.Tensor) -> Array:
+    """Return a tensor's numbers in float64."""
     numbers: Array = tensor.detach().cpu().to(torch.float64).numpy()
     return numbers
 

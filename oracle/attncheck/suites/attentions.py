@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attncheck._types import Array
+
 TILE = 64  # keys, of which the last tile is dropped
 KERNEL = "kernel"  # correct, and not the reference: it rounds its weights to the call's dtype
 
@@ -128,7 +127,7 @@ def scores(asked: Question, wrong: str) -> Array:
     found = products[..., :: -1 if wrong == "reversed" else 1] * np.float32(factor)
     if asked.bias is not None:
         found += asked.bias[:, None]
-    found[..., ~_seen(asked, wrong)] = -np.inf
+    found[..., ~seen(asked, wrong)] = -np.inf
     return found
 
 
@@ -146,22 +145,16 @@ def tiled(own: Array, n_heads: int) -> Array:
     return own[np.arange(n_heads) % len(own)]
 
 
-def _seen(asked: Question, wrong: str) -> Array:
+def seen(asked: Question, wrong: str = "") -> Array:
     """Return which keys a query may see, (L, S)."""
     n_queries, n_keys = asked.query.shape[1], asked.key.shape[1]
     corner = asked.causal
     if wrong == "corner":
         corner = {"top-left": "bottom-right", "bottom-right": "top-left"}[corner]
-    seen = np.ones((n_queries, n_keys), bool)
+    allowed = np.ones((n_queries, n_keys), bool)
     if corner:
-        seen = np.tril(seen, n_keys - n_queries if corner == "bottom-right" else 0)
-        seen[~seen.any(axis=1), 0] = True  # a row without a key would be NaN, which anybody sees
+        allowed = np.tril(allowed, n_keys - n_queries if corner == "bottom-right" else 0)
     last = {"tile": n_keys - (n_keys % TILE or TILE), "half": (n_keys + 1) // 2}.get(wrong, n_keys)
-    seen[:, last:] = False
-    seen[~seen.any(axis=1), 0] = True
-    return seen
-
-
-def unrounded(asked: Question) -> Question:
-    """Return the same call with an output in float32."""
-    return replace(asked, dtype="float32")
+    allowed[:, last:] = False
+    allowed[~allowed.any(axis=1), 0] = True  # a row without a key would be NaN, which anybody sees
+    return allowed

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncheck.suites.attentions import KERNEL, Array, Question, attention, log_sum_exp
+from attncheck._types import Array
+from attncheck.suites.attentions import KERNEL, Question, attention, log_sum_exp
 from attncheck.suites.rules import Rule, allclose, digits, mean_square, twice_the_peer
 
 # What a call says of an attention: its error in units of what is allowed, None if it does not ask.

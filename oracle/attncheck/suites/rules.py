@@ -6,11 +6,13 @@ A rule takes the call, the output that is tried, and the suite's reference.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from attncheck.suites.attentions import Array, Question, attention, by_key_head, rounded, unrounded
+from attncheck._types import Array
+from attncheck.suites.attentions import Question, attention, by_key_head, rounded, seen
 
 Rule = Callable[[Question, Array, Array], float]
 
@@ -34,13 +36,10 @@ def twice_the_peer(asked: Question, got: Array, right: Array) -> float:
 @lru_cache(maxsize=16)  # a suite puts all attentions to the same calls
 def _peer(asked: Question) -> tuple[Array, float]:
     """Return the right output in float32, and the largest error of plain attention."""
-    exact = attention(unrounded(asked))
+    exact = attention(replace(asked, dtype="float32"))
     scores = rounded(asked.products, asked.dtype)
     scores = rounded(scores * np.float32(asked.factor), asked.dtype)
-    if asked.causal:
-        n_queries, n_keys = scores.shape[1:]
-        first = n_keys - n_queries if asked.causal == "bottom-right" else 0
-        scores[..., ~np.tril(np.ones((n_queries, n_keys), bool), first)] = -np.inf
+    scores[..., ~seen(asked)] = -np.inf
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = rounded(weights / weights.sum(axis=-1, keepdims=True), asked.dtype)
     peer = rounded(by_key_head(weights, asked.value), asked.dtype)
