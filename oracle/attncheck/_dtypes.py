@@ -88,18 +88,13 @@ def numbers() -> Iterator[Case]:
         yield case(name, _near_the_largest(sign), dtypes=("float32", "float64"))
 
 
-def usual_inputs(setting: Setting, n_keys: int = S) -> dict[str, Given]:
-    """Return query, key and value as most kernels take them: batch, heads, one E for all."""
-    return heads(L, n_keys)(setting).given
-
-
 def with_bad_number(where: str, bad: float, n_keys: int = S) -> Draw:
     """Return the function that draws a call with NaN or ∞ in one number of an argument."""
 
     def draw(setting: Setting) -> Call:
-        given = usual_inputs(setting, n_keys)
-        given[where].numbers[0, 1, 3, 2] = bad
-        return Call(given)
+        call = heads(L, n_keys)(setting)
+        call.given[where].numbers[0, 1, 3, 2] = bad
+        return call
 
     return draw
 
@@ -108,42 +103,44 @@ def bad_removed_keys(bad: float, additive: bool = False) -> Draw:
     """Return the function that draws a call with NaN or ∞ in keys and values that are removed."""
 
     def draw(setting: Setting) -> Call:
-        given = usual_inputs(setting)
-        clean = {name: own.numbers.copy() for name, own in given.items()}
-        for name in ("key", "value"):
-            given[name].numbers[..., [2, 6], :] = bad
+        call = _with_bad_keys(heads()(setting), [2, 6], bad)
         kept = np.ones((L, S), dtype=bool)
         kept[:, [2, 6]] = False
         floating = Given(np.where(kept, 0.0, -np.inf), setting.dtype)
         mask = floating if additive else Given(kept, "bool")
-        return Call(given | {"attn_mask": mask}, meant=clean)
+        return replace(call, given=call.given | {"attn_mask": mask})
 
     return draw
 
 
+def _with_bad_keys(call: Call, keys: Any, bad: float) -> Call:
+    """Return a call with NaN or ∞ in these keys and their values, which must not matter."""
+    clean = {name: own.numbers.copy() for name, own in call.given.items()}
+    for name in ("key", "value"):
+        call.given[name].numbers[..., keys, :] = bad
+    return replace(call, meant=clean)
+
+
 def _nan_in_the_future(setting: Setting) -> Call:
-    given = heads(L, L)(setting).given
-    given["key"].numbers[..., 3, :] = np.nan
-    return Call(given, CAUSAL)
+    call = heads(L, L, CAUSAL)(setting)
+    call.given["key"].numbers[..., 3, :] = np.nan
+    return call
 
 
 def _nan_outside(n_keys: int, options: dict[str, Any], n_queries: int = L) -> Draw:
     """Return what draws a call whose keys and values are NaN where no query sees them."""
 
     def draw(setting: Setting) -> Call:
-        call = heads(n_queries, n_keys, options)(setting)
-        clean = {name: own.numbers.copy() for name, own in call.given.items()}
         seen = allowed_keys(n_queries, n_keys, **options)
         assert seen is not None
-        for name in ("key", "value"):
-            call.given[name].numbers[..., ~seen.any(axis=0), :] = np.nan
-        return replace(call, meant=clean)
+        call = heads(n_queries, n_keys, options)(setting)
+        return _with_bad_keys(call, ~seen.any(axis=0), np.nan)
 
     return draw
 
 
 def _nan_in_an_empty_row(setting: Setting) -> Call:
-    given = usual_inputs(setting)
+    given = heads()(setting).given
     given["query"].numbers[..., 2, :] = np.nan
     kept = np.repeat(np.arange(L)[:, None] != 2, S, axis=1)
     return Call(given | {"attn_mask": Given(kept, "bool")})
@@ -179,7 +176,7 @@ def _never_wins(way: str) -> Draw:
 
 
 def _equal_scores(setting: Setting) -> Call:
-    given = usual_inputs(setting)
+    given = heads()(setting).given
     given["query"].numbers[:] = 0
     low = Given(rounded(np.full((L, S), -3e38), setting.dtype), setting.dtype)
     size = 4 * S * float(np.abs(given["value"].numbers).max())

@@ -118,14 +118,14 @@ def laid_out(layout: Layout | None, mask: Any = None) -> Draw:
 def _expanded(setting: Setting) -> Call:
     """The query is alike for all heads, the key for all tokens, the value in all features."""
     query, key, value = setting.drawn((L, E), (1, E), (S, 1))
-    wide = [setting.shape(axes) for axes in ((B, H, L, E), (B, H, S, E), (B, H, S, E_V))]
-    own = ((-4, -3), (-4, -3, -2), (-4, -3, -1))
-    given = {
-        name: Given(np.broadcast_to(numbers, shape), setting.dtype, expanded(*axes))
-        for name, numbers, shape, axes in zip(
-            ("query", "key", "value"), (query, key, value), wide, own, strict=True
-        )
-    }
+    given = {}
+    for name, few, axes, alike in (
+        ("query", query, (B, H, L, E), (-4, -3)),
+        ("key", key, (B, H, S, E), (-4, -3, -2)),
+        ("value", value, (B, H, S, E_V), (-4, -3, -1)),
+    ):
+        numbers = np.broadcast_to(few, setting.shape(axes))
+        given[name] = Given(numbers, setting.dtype, expanded(*alike))
     return Call(given, watched=True)
 
 

@@ -7,13 +7,13 @@ gives, the definition can be asked; `recognised` finds that out by calling the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from attncheck._calls import Call, Case
 from attncheck._claims import ALIGNMENTS, Also, Kernel
 from attncheck._comparison import judge
-from attncheck._draws import heads
+from attncheck._draws import changed, heads
 from attncheck._torch_backend import TorchBackend
 
 LARGEST = 2**25  # numbers in a query; more take minutes on a CPU
@@ -139,10 +139,7 @@ def _probe(
 ) -> Case:
     """Return the case of 5 or 7 queries and 7 keys, with the causal mask at a corner."""
     options = {"is_causal": True, "causal_align": corner} if corner else {}
-
-    def draw(setting: Any) -> Call:
-        return replace(heads(7 if square else 5, 7, options)(setting), lse=lse)
-
+    draw = changed(heads(7 if square else 5, 7, options), lse=lse)
     return Case("values", "the reference", draw, dtype=dtype, head_dims=head_dims)
 
 
