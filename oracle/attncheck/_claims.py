@@ -22,7 +22,7 @@ INPUTS = ("query", "key", "value")
 # What torch's own attention takes, which has no signature.
 TAKEN = [
     *(inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in INPUTS),
-    *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in TORCH),
+    *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in TORCH),
 ]
 ALIGNMENTS = ("top-left", "bottom-right")
 KEYWORDS = (*TORCH, "causal_align", "window", "sinks", "softcap")

@@ -234,11 +234,9 @@ def _claim(name: str, own: Any, remote: Remote) -> Any:
 
 
 def _parameter(told: list[Any]) -> inspect.Parameter:
-    name, kind, annotation, default = told
-    found = inspect.Parameter(name, inspect._ParameterKind(kind))
-    if annotation is not None:
-        found = found.replace(annotation=words_of(annotation))
-    return found.replace(default=default[0]) if default else found
+    name, kind, is_integer = told
+    annotation = int if is_integer is True else inspect.Parameter.empty
+    return inspect.Parameter(name, inspect._ParameterKind(kind), annotation=annotation)
 
 
 def _value(word: str, remote: Remote) -> Callable[[Any], Any]:

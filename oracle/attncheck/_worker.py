@@ -7,7 +7,6 @@ bounds, the seed and the comparison are in the judge's process.
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import os
 import select
@@ -21,7 +20,7 @@ import numpy as np
 from attncheck import backend_for
 from attncheck.__main__ import found
 from attncheck._calls import WrongResultError
-from attncheck._claims import Also, Kernel, compiled, parameters_of
+from attncheck._claims import Also, Kernel, compiled, parameters_of, takes_integer
 from attncheck._comparison import SAYING_NO
 from attncheck._wire import FORKED, HEAD, WIDTHS, Memory, message
 from attncheck.hands import SHAPES
@@ -193,28 +192,13 @@ def _said(own: Any) -> Any:
         return {"takes": _parameters(own)}
     if isinstance(own, Mapping):
         # A keyword of every call is added here, and never sent.
-        return {"of": {name: _said(x) if callable(x) else str(x) for name, x in own.items()}}
+        return {"of": {name: str(x) for name, x in own.items()}}
     if isinstance(own, (list, tuple)):
         return {"each": list(map(_said, own))}
     return own
 
 
-def _parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
-    """Return what a function takes: names, how each is given, annotations and defaults."""
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, int, bool]]:
+    """Return what a function takes: names, how each is given, and whether it is an integer."""
     found = parameters_of(function)
-    return [(own.name, int(own.kind), _annotation(own), _default(own)) for own in found]
-
-
-def _annotation(own: inspect.Parameter) -> str | None:
-    said = own.annotation
-    if said is own.empty:
-        return None
-    return said.__name__ if isinstance(said, type) else str(said)
-
-
-def _default(own: inspect.Parameter) -> list[Any]:
-    """Return the default, if there is one; words for what is no number."""
-    if own.default is own.empty:
-        return []
-    plain = own.default is None or isinstance(own.default, (bool, int, float))
-    return [own.default if plain else str(own.default)]
+    return [(own.name, int(own.kind), takes_integer(function, own.name)) for own in found]
