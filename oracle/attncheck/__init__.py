@@ -177,17 +177,17 @@ def check(
     kernel, backend = Kernel.of(attention), backend_for(kind, device)
 
     def asked(chosen: Sequence[Case]) -> list[Result]:
-        return [judge(own, kernel, backend) for own in (followed(chosen) if progress else chosen)]
+        each = followed(chosen) if progress else chosen
+        found = [judge(own, kernel, backend) for own in each]
+        if search:
+            from attncheck._search import smaller
+
+            found = [own if own.passed else smaller(own, kernel, backend) for own in found]
+        return found
 
     choice: dict[str, Any] = {"only": only, "without": without, "dtypes": dtypes, "case": case}
     choice |= {"seed": seed_of(seed), "search": search}
-    report = _reported(kernel, backend, asked, kind, device, name, **choice)
-    if search:
-        from attncheck._search import smaller
-
-        found = [r if r.passed else smaller(r, kernel, backend) for r in report.results]
-        return replace(report, results=found)
-    return report
+    return _reported(kernel, backend, asked, kind, device, name, **choice)
 
 
 def judged(

@@ -227,15 +227,13 @@ class Kernel:
                 return f"less memory than {call.memory >> 30} GiB"
         if call.compiled and self.compiled is None:
             return "no torch.compile"
-        if not self.gradients and call.upstream is not None:
-            return "no gradients"
-        also = self.also(call)
-        merge = self.merge if isinstance(self.merge, Also) else None
-        through = [own for own in (also, merge if call.split is not None else None) if own]
-        if call.upstream is not None and not all(own.differentiable for own in through):
-            return "no gradients"
-        if call.upstream is not None and call.split is not None and self.merge is None:
-            return "no function that merges"
+        if call.upstream is not None:
+            merge = self.merge if isinstance(self.merge, Also) and call.split is not None else None
+            through = [own for own in (self.also(call), merge) if own is not None]
+            if not (self.gradients and all(own.differentiable for own in through)):
+                return "no gradients"
+            if call.split is not None and self.merge is None:
+                return "no function that merges"
         for topic in ("documents", "pages"):
             if getattr(call, topic) is not None and getattr(self, topic) is None:
                 return f"no function for {topic}"
@@ -343,10 +341,9 @@ class Kernel:
 
     def _mask(self, mask: Given) -> Given:
         """Return a mask with the kernel's number of axes, and its meaning of True."""
-        fits = [rank for rank in sorted(self.mask_ranks or ()) if rank >= mask.numbers.ndim]
-        ranks = fits[:1] or sorted(self.mask_ranks or ())[-1:]
-        if ranks and ranks[0] != mask.numbers.ndim:
-            mask = mask._replace(numbers=ranked(mask.numbers, ranks[0]))
+        if ranks := sorted(self.mask_ranks or ()):
+            fit = next((rank for rank in ranks if rank >= mask.numbers.ndim), ranks[-1])
+            mask = mask._replace(numbers=ranked(mask.numbers, fit))
         turned = mask.dtype == "bool" and self.mask_true == "removed"
         return mask._replace(numbers=~mask.numbers) if turned else mask
 

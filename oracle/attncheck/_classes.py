@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from attncheck._calls import Call, Case
-from attncheck._comparison import Result
+from attncheck._comparison import MODIFIED, OVERWRITTEN, Result
 
 NUMBERS, MASKS, EDGES = "wrong numbers", "wrong masks", "wrong edges"
 GRADIENTS, UNSAFE = "wrong gradients", "unsafe"
 CLASSES = (NUMBERS, MASKS, GRADIENTS, UNSAFE, EDGES)
 # Kinds of failures that say what a kernel did to memory, or to a process, that is not its own.
 WRITES = (
-    "an input is modified",
+    MODIFIED,
     "the result lies in the memory of an argument",
-    "expected a result that stays, but the next call changed it",
+    OVERWRITTEN,
     "memory beside an input is written",
     "its process ended",
     "its process wrote no result",

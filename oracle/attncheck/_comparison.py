@@ -20,6 +20,8 @@ REFUSALS = (ValueError, TypeError, RuntimeError)  # one of which an invalid call
 SAYING_NO = {own.__name__: own for own in (*REFUSALS, AssertionError)}
 RAISED = "raised"  # the kind of a result that did not come
 INVERTED = "a boolean mask is inverted"
+MODIFIED = "an input is modified"
+OVERWRITTEN = "expected a result that stays, but the next call changed it"
 
 
 @dataclass(frozen=True)
@@ -191,8 +193,7 @@ class _Asked:
         second = Call(call.given | {"query": other}, call.options, lse=call.lse)
         self.called(second, self.given(second))
         if self.backend.bits(result) != first:
-            words = "expected a result that stays, but the next call changed it"
-            raise WrongResultError(words)
+            raise WrongResultError(OVERWRITTEN)
 
     def lse(self, call: Call, lse: Any) -> None:
         """Require the log-sum-exp of the definition."""
@@ -316,7 +317,7 @@ class _Asked:
         for name, argument in arguments.items():
             if self.backend.bits(argument) != before[name]:
                 words = f"expected inputs that are left as they are, but {name} was modified"
-                raise WrongResultError(words, "an input is modified")
+                raise WrongResultError(words, MODIFIED)
 
 
 def output_limit(call: Call, truth: Array, backend: Backend) -> float | Array:

@@ -35,7 +35,7 @@ import numpy as np
 from attncheck._backends import Backend, stored, wide
 from attncheck._calls import Call, Case, Given, WrongResultError
 from attncheck._claims import INPUTS, TAKEN, Also, Kernel, parameters_of
-from attncheck._comparison import SAYING_NO, Result, judge
+from attncheck._comparison import MODIFIED, SAYING_NO, Result, judge
 from attncheck._process import NoResult, Process, words_of
 from attncheck._report import followed
 from attncheck._types import Array
@@ -166,7 +166,7 @@ class Remote(Backend):
         if changed is not None:
             sent, within = changed
             words = f"expected inputs that are left as they are, but {sent.name} was modified"
-            kind = "an input is modified"
+            kind = MODIFIED
             if not within:
                 words = f"expected writes to the result alone, but {sent.name} was written beside"
                 kind = "memory beside an input is written"

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from attncheck._comparison import OVERWRITTEN
 from attncheck._types import scale_of
 
 # What inputs of attention are called in a definition.
@@ -174,7 +175,7 @@ class Operation:
             raise TypeError(f"expected a function of {has}, and of the outputs or not; got {takes}")
         kept, copies = self.last
         if any(not torch.equal(x, y) for x, y in zip(kept, copies, strict=True)):
-            raise AssertionError("expected a result that stays, but the next call changed it")
+            raise AssertionError(OVERWRITTEN)
         self.last = found, [x.clone() for x in found]
         return found
 

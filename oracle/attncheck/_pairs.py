@@ -18,7 +18,7 @@ import torch
 
 from attncheck import _tolerance
 from attncheck._calls import WrongResultError
-from attncheck._comparison import RaisedError, one_line
+from attncheck._comparison import MODIFIED, OVERWRITTEN, RaisedError, one_line
 from attncheck._data import (
     InFloat64,
     copied,
@@ -198,14 +198,12 @@ class Pair:
             mirror = copied(data)
             self.reference(mirror)
             if same(mirror, data):
-                return WrongResultError(
-                    "expected inputs that are left as they are, but they were modified",
-                    "an input is modified",
-                )
+                words = "expected inputs that are left as they are, but they were modified"
+                return WrongResultError(words, MODIFIED)
         with backend.poisoned(), contextlib.suppress(Exception):
             self.kernel(copied(other))
         if not all(np.array_equal(numbers_of(x), y) for x, y in zip(got, first, strict=True)):
-            return WrongResultError("expected a result that stays, but the next call changed it")
+            return WrongResultError(OVERWRITTEN)
         return None
 
 

@@ -122,13 +122,13 @@ class Process:
             os.write(self.requests, message(header | {"token": token}))
             n_header, n_body = HEAD.unpack(self._exactly(HEAD.size, deadline))
             if n_header > 1 << 20 or n_body > MOST + 16 * self.memory.used:
-                raise self._lost(NO_MESSAGE, NO_MESSAGE)
+                raise self._lost(NO_MESSAGE)
             words, body = self._exactly(n_header, deadline), self._exactly(n_body, deadline)
         except BrokenPipeError:
             raise self._ended() from None
         reply = self.read(lambda: json.loads(words))
         if not isinstance(reply, dict) or reply.get("token") != token:
-            raise self._lost(NO_MESSAGE, NO_MESSAGE)
+            raise self._lost(NO_MESSAGE)
         if self.memory.bytes[FORKED]:
             kind = "the call came back twice"
             raise self._lost(f"{kind}, because it forked its process", kind)
@@ -143,7 +143,7 @@ class Process:
         try:
             return reading()
         except Exception:
-            raise self._lost(NO_MESSAGE, NO_MESSAGE) from None
+            raise self._lost(NO_MESSAGE) from None
 
     def _exactly(self, n: int, deadline: float) -> bytes:
         """Return the next n bytes that the process writes."""
@@ -174,14 +174,14 @@ class Process:
         try:
             status = self.process.wait(1)
         except subprocess.TimeoutExpired:
-            return self._lost(NO_MESSAGE, NO_MESSAGE)
+            return self._lost(NO_MESSAGE)
         how = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
-        return self._lost(f"its process ended {how}", f"its process ended {how}")
+        return self._lost(f"its process ended {how}")
 
-    def _lost(self, words: str, kind: str) -> NoResult:
+    def _lost(self, words: str, kind: str = "") -> NoResult:
         """End the process, and return why."""
         self.stop(0)
-        return NoResult(f"expected a result, but {words}", kind)
+        return NoResult(f"expected a result, but {words}", kind or words)
 
     def stop(self, patience: float) -> None:
         """End the process, which may take some seconds, and all that is left in its session."""
