@@ -383,8 +383,9 @@ class Kernel:
         inputs = [own[name] for name in INPUTS]
         return function(*inputs, **named, **self.options(call), **extra, **always)
 
-    def merged(self, outputs: list[Any], lses: list[Any]) -> Any:
-        """Return what the function that merges returns."""
+    def merged(self, parts: Iterable[tuple[Any, Any]]) -> Any:
+        """Return what the function that merges returns for outputs and their log-sum-exps."""
+        outputs, lses = map(list, zip(*parts, strict=True))
         if isinstance(self.merge, Also):
             return self.merge.function(outputs, lses, **self.merge.always)
         assert self.merge is not None

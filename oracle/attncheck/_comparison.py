@@ -220,7 +220,7 @@ class _Asked:
         limit = output_limit(call, truth, self.backend)
         if self.kernel.merge is not None:
             try:
-                merged = _pair(self.kernel.merged(*map(list, zip(*results, strict=True))))
+                merged = _pair(self.kernel.merged(results))
             except Exception as error:
                 raise RaisedError("a merged result", error) from error
             got = self.taken(call, "output", merged[0], dtype, truth.ndim)
@@ -259,12 +259,10 @@ class _Asked:
                 self.run(part, {name: arrays[_of_part(name, n)] for name in part.given})
                 for n, part in enumerate(parts)
             ]
-            result = results[0]
             if call.split is not None:
-                pairs = map(_pair, results)
-                result = _pair(self.kernel.merged(*map(list, zip(*pairs, strict=True))))
-                return result if call.lse else result[0]
-            return _pair(result) if call.lse else result
+                merged = _pair(self.kernel.merged(map(_pair, results)))
+                return merged if call.lse else merged[0]
+            return _pair(results[0]) if call.lse else results[0]
 
         leaves = tuple(_of_part(name, n) for n, _ in enumerate(parts) for name in wanted)
         try:

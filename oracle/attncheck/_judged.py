@@ -2,9 +2,9 @@
 
 The judge's process never imports the kernel's module. It draws the inputs from a secret seed, puts
 those of one call into shared memory, and asks the kernel's process for the bytes of the result.
-Only then does it compute the truth and compare. After each call it reads the inputs again. What
-passes is asked twice more, later and in another order: with the same numbers, and with others. A
-crash, a hang, or a call that comes back twice is a result, after which the kernel starts anew.
+Only then does it compute the truth and compare. After each call it reads the inputs again. A crash,
+a hang, or a call that comes back twice is a result, after which the kernel starts anew. What passes
+is asked again (`thrice`).
 
 Both processes belong to the same user. Therefore a kernel can still do this:
 
