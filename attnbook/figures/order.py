@@ -1,10 +1,11 @@
-"""The drawings of chapter 09: positions as clock hands, and a query and a key that turn."""
+"""The drawings of chapter 09 and below: clock hands, turned vectors, and the angles they reach."""
 
 from __future__ import annotations
 
 from cmath import phase
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import cos, degrees, pi, sin
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from attnbook.figures.drawing import (
     WIDEST,
     Array,
+    Drawing,
     axis_title,
     headline,
     line,
@@ -371,3 +373,78 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
     body.append(line(LEFT, ZERO, WIDTH - LEFT, ZERO, "muted"))
     body.append(axis_title(WIDTH / 2, ZERO + TALL + 49, "offset"))
     return "".join(body)
+
+
+# The circles: the middle of the first and its radius, from one to the next, and the legend's foot.
+FIRST, CIRCLE, ACROSS, DOWN, LEGEND = (160.0, 84.0), 24.0, 82.0, 70.0, 66.0
+
+
+def angles_reached(
+    speeds: Mapping[str, ArrayLike], n_trained: int, n_tokens: int, pairs: Sequence[int]
+) -> Drawing:
+    """Return circles: which angles of a pair training has shown, and which a longer text reaches.
+
+    A row is a way to set the speeds, the first of them that of training, and a column is a pair.
+    The sector is what training has shown, and the ring what the longer text reaches, in another
+    colour where it goes beyond. A hand shows the turn from one token to the next where it is seen.
+
+    Args:
+        speeds: of each way, the angle by which each pair turns from one token to the next.
+        n_trained, n_tokens: the tokens of a text in training, and of the longer text.
+        pairs: the pairs that are drawn, fast to slow.
+    """
+    ways = {name: np.asarray(given, dtype=np.float64) for name, given in speeds.items()}
+    trained = next(iter(ways.values())) * n_trained
+    columns = [FIRST[0] + ACROSS * place for place in range(len(pairs))]
+    body, told = [], []
+    for x, pair in zip(columns, pairs, strict=True):
+        body += [text(x, 17, f"pair {pair}", font_weight="600"), text(x, 35, _turns(trained[pair]))]
+    body.append(axis_title(4, 35, "turns in training:", **START))
+    for row, (name, speed) in enumerate(ways.items()):
+        y = FIRST[1] + DOWN * row
+        body.append(text(4, y + 5, name, font_weight="600", **START))
+        for x, pair in zip(columns, pairs, strict=True):
+            shown, reached = min(trained[pair], 2 * pi), min(speed[pair] * n_tokens, 2 * pi)
+            body += [
+                tag("circle", cx=x, cy=y, r=CIRCLE, fill="none", stroke="grid"),
+                _sweep_of(x, y, 0, shown, CIRCLE - 4, fill="muted", fill_opacity=0.35),
+                _sweep_of(x, y, 0, min(shown, reached), CIRCLE, stroke="plus", stroke_width=5),
+            ]
+            if reached > shown + 1e-6:
+                body.append(_sweep_of(x, y, shown, reached, CIRCLE, stroke="minus", stroke_width=5))
+            if speed[pair] > 0.1:
+                tip = x + CIRCLE * sin(speed[pair]), y - CIRCLE * cos(speed[pair])
+                body += [line(x, y, x, y - CIRCLE, "ink"), line(x, y, *tip, "ink")]
+        turns = ", ".join(_turns(speed[pair] * n_tokens) for pair in pairs)
+        told.append(f"{name} {turns}")
+    y, texts = FIRST[1] + DOWN * (len(ways) - 1) + CIRCLE, (f"{n_trained:,}", f"{n_tokens:,}")
+    legend = [
+        ("muted", f"angles in texts of {texts[0]} tokens, as in training"),
+        ("plus", f"angles in a text of {texts[1]} tokens that training has shown"),
+        ("minus", "angles in it that training has never shown"),
+    ]
+    for row, (name, words) in enumerate(legend):
+        top = y + 18 + 20 * row
+        body += [rect(4, top, 18, 10, name, fill_opacity=0.35 if name == "muted" else 1),
+                 text(28, top + 10, words, **START)]
+    alt = (f"Turns of pairs {', '.join(map(str, pairs))} in training: "
+           f"{', '.join(_turns(trained[pair]) for pair in pairs)}. "
+           f"In a text of {texts[1]} tokens: {'; '.join(told)}.")
+    return Drawing.from_elements("".join(body), WIDEST, y + 18 + LEGEND, alt)
+
+
+def _turns(angle: float) -> str:
+    """Return an angle as a number of turns."""
+    turns = angle / (2 * pi)
+    return f"{turns:,.0f}" if turns > 10 else f"{turns:.2f}"
+
+
+def _sweep_of(x: float, y: float, begin: float, end: float, radius: float, **look: Any) -> str:
+    """Return an arc with the clock, from one angle to another; a sector if it is to be filled."""
+    if end - begin > 2 * pi - 1e-6:
+        return tag("circle", cx=x, cy=y, r=radius, **{"fill": "none", **look})
+    ends = [(x + radius * sin(a), y - radius * cos(a)) for a in (begin, end)]
+    (x1, y1), (x2, y2) = ((number(a), number(b)) for a, b in ends)
+    arc = f"A{number(radius)} {number(radius)} 0 {int(end - begin > pi)} 1 {x2} {y2}"
+    path = f"M{x1} {y1}{arc}" if "fill" not in look else f"M{number(x)} {number(y)}L{x1} {y1}{arc}z"
+    return tag("path", d=path, **{"fill": "none", **look})

@@ -121,6 +121,9 @@ def head_explorer() -> figures.MovingDrawing:
 
 
 STILL: dict[str, Callable[[], figures.Drawing]] = {
+    "angles_reached": lambda: figures.angles_reached(
+        {"as it was": [1.0, 0.02, 0.01], "slower": [0.5, 0.0125, 0.005]}, 100, 200, [0, 1, 2]
+    ),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
