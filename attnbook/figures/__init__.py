@@ -29,6 +29,7 @@ from attnbook.figures.held import weight_held
 from attnbook.figures.layer import layer_today
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
+from attnbook.figures.matching import matching_keys
 from attnbook.figures.matrices import heatmap, matrix_equation
 from attnbook.figures.memory_levels import H200, Level, memory_levels
 from attnbook.figures.moved import numbers_moved

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import (
     Array,
+    Drawing,
+    arrow,
     axis_title,
     headline,
     line,
@@ -18,12 +20,13 @@ from attnbook.figures.drawing import (
     tag,
     text,
 )
-from attnbook.figures.labels import HALO
-from attnbook.figures.moving import Control, Frame, MovingDrawing, hit, moving
+from attnbook.figures.labels import HALO, decimal
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.products import lowered
 
-# `head_weights`: room for a head's name, for a token, for a line of tokens, and for the arcs.
-NAMES, TOKEN, LINE, ARCS = 112.0, 112.0, 104.0, 50.0
+# `head_weights`: the tops of the tokens and of the outputs, how high the arcs rise, and the sides
+# of a number.
+TOKENS, OUTPUTS, ARCS, ENTRY = 96.0, 176.0, 36.0, (27.0, 28.0)
 
 
 def _arc(x1: float, x2: float, base: float) -> str:
@@ -35,70 +38,85 @@ def _arc(x1: float, x2: float, base: float) -> str:
     return f"M{start}C{' '.join(others)}"
 
 
-def head_weights(weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str]) -> MovingDrawing:
-    """Return a moving figure: what one token takes from each, in one head, and in each of several.
+def head_weights(
+    weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str], values: ArrayLike
+) -> Drawing:
+    """Return a drawing of what the first token takes in two heads, and what they bring together.
 
-    The one head has the mean of the weights. `asks` says what each of the several looks for. Arcs
-    are as thick as weights; the reader picks the token that asks.
+    `asks` says what each head looks for. Arcs are as thick as weights. Below each head stands its
+    output, and both outputs are one row. Below them is what the mean of both rows of weights
+    brings.
 
     Shapes:
-        weights (h, T, T), T labels of the tokens, h questions.
+        weights (2, T), those of the first token, T labels of the tokens, values (T, m).
 
-    >>> head_weights([[[0, 1], [1, 0]], [[1, 0], [1, 0]]], ["p", "q"], ["up", "down"]).alt
-    'p asks. Head 0: q 1.00; head 1: p 1.00. One head: p 0.50, q 0.50.'
+    >>> head_weights([[0, 1], [1, 0]], ["p", "q"], ["up", "down"], [[2], [4]]).alt
+    'Two heads bring 2 numbers. Head 0, up: p 0.00, q 1.00 gives 4.0. \
+Head 1, down: p 1.00, q 0.00 gives 2.0. The mean of both rows, p 0.50, q 0.50, gives 3.0.'
     """
-    table, n_tokens = np.asarray(weights, dtype=np.float64), len(tokens)
-    names = ["one head", *(f"head {n}" for n in range(len(asks)))]
-    heads = np.round([table.mean(axis=0), *table], 2)
-    middles = [NAMES + (j + 0.5) * TOKEN for j in range(n_tokens)]
-    width = NAMES + n_tokens * TOKEN
+    table, v = np.asarray(weights, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    wide, high = ENTRY
+    room = wide * v.shape[1]
+    body = [headline(2, 18, "Two heads bring both addresses, side by side", "title")]
+    told = []
 
-    def draw(query: int) -> Frame:
-        body = []
-        for row, (name, ask) in enumerate(zip(names, ("mean of both", *asks), strict=True)):
-            base = 8 + row * LINE + ARCS
+    def row(left: float, top: float, entries: Array, shade: str) -> list[str]:
+        """Return the numbers of an output, each in a cell."""
+        cells = []
+        for j, entry in enumerate(entries):
+            cells += [rect(left + wide * j, top, wide, high, shade, fill_opacity="0.12",
+                           stroke=shade),
+                      text(left + wide * (j + 0.5), top + 19, decimal(entry, 1).removesuffix(".0"),
+                           font_weight="600")]
+        return cells
+
+    for n, (ask, given) in enumerate(zip(asks, table, strict=True)):
+        # The outputs touch in the middle, and each head stands above its own.
+        left, shade = 4 + n * room, ("plus", "minus")[n]
+        step = room / len(tokens)
+        middles = [left + step * (j + 0.5) for j in range(len(tokens))]
+        body += [text(left + room / 2, 44, f"head {n}: “{ask}”", font_weight="600", fill=shade)]
+        for j, (x, token) in enumerate(zip(middles, tokens, strict=True)):
+            weight = float(given[j])
             body += [
-                text(4, base + 10, name, text_anchor="start", font_weight="600", font_size=15),
-                axis_title(4, base + 28, ask, text_anchor="start"),
+                tag("path", d=_arc(middles[0], x, TOKENS), fill="none", stroke="weight",
+                    stroke_width=number(9 * weight)),
+                rect(x - step / 2 + 1.5, TOKENS, step - 3, 26, "weight",
+                     fill_opacity=number(0.3 * weight), stroke="key" if j else "query",
+                     stroke_width=1 if j else 2.5, stroke_dasharray="5 3" if j else None),
+                text(x, TOKENS + 18, token),
+                text(x, TOKENS + 43, f"{weight:.2f}", fill="weight",
+                     font_weight="600" if weight >= 0.5 else "400", **HALO),
             ]
-            for j, (x, token) in enumerate(zip(middles, tokens, strict=True)):
-                weight, left = float(heads[row, query, j]), x - TOKEN / 2 + 4
-                body += [
-                    tag("path", d=_arc(middles[query], x, base), fill="none", stroke="weight",
-                        stroke_width=number(12 * weight), data_part=f"arc-{row}-{j}"),
-                    rect(left, base, TOKEN - 8, 26, "weight", fill_opacity=number(0.4 * weight),
-                         data_part=f"fill-{row}-{j}"),
-                    rect(left, base, TOKEN - 8, 26, stroke="key", stroke_dasharray="5 3"),
-                    text(x, base + 18, token),
-                    text(x, base + 42, f"{weight:.2f}", fill="weight",
-                         font_weight="600" if weight >= 0.5 else "400",
-                         data_part=f"weight-{row}-{j}"),
-                ]
-            body.append(
-                rect(NAMES + query * TOKEN + 4, base, TOKEN - 8, 26, stroke="query",
-                     stroke_width=3, data_part=f"query-{row}")
-            )
-        body.append(line(4, 8 + LINE - 5, width - 4, 8 + LINE - 5, "grid"))
-        body += [
-            hit(NAMES + j * TOKEN, 0, TOKEN, len(names) * LINE, f"query:{j}", drag=True)
-            for j in range(n_tokens)
-        ]
-        told = [
-            ", ".join(f"{tokens[j]} {row[query, j]:.2f}" for j in range(n_tokens) if row[query, j])
-            for row in heads
-        ]
-        one, *several = (f"{name}: {words}" for name, words in zip(names, told, strict=True))
-        words = f"{tokens[query]} asks. {'; '.join(several).capitalize()}. {one.capitalize()}."
-        return Frame("".join(body), words, ((tokens[query], *told),))
+        top = middles[int(given.argmax())]
+        body += [arrow(top, TOKENS + 50, top, OUTPUTS - 4, shade, 2),
+                 *row(left, OUTPUTS, given @ v, shade)]
+        told.append(f"Head {n}, {ask}: {_shared(tokens, given)} gives {_listed(given @ v)}")
+    mean = table.mean(axis=0)
+    foot = OUTPUTS + high
+    body += [
+        tag("path", d=f"M5 {number(foot + 5)}v7h{number(2 * room - 2)}v-7", fill="none",
+            stroke="ink", stroke_width=1.5),
+        text(4 + room, foot + 29, f"{2 * v.shape[1]} numbers for “{tokens[0]}”", font_weight="600"),
+        line(4, foot + 46, 4 + 2 * room, foot + 46, "grid"),
+        text(4, foot + 69, "One head with the mean of", text_anchor="start"),
+        text(4, foot + 87, "both rows of weights,", text_anchor="start"),
+        text(4, foot + 105, f"{'  '.join(f'{w:.2f}' for w in mean)}:", fill="weight",
+             text_anchor="start", font_weight="600"),
+        *row(4 + room, foot + 56, mean @ v, "muted"),
+        text(4 + 1.5 * room, foot + 105, f"{v.shape[1]} numbers, half of each"),
+    ]
+    alt = (f"Two heads bring {2 * v.shape[1]} numbers. {'. '.join(told)}. The mean of both rows, "
+           f"{_shared(tokens, mean)}, gives {_listed(mean @ v)}.")
+    return Drawing.from_elements("".join(body), 8 + 2 * room, foot + 113, alt)
 
-    return moving(
-        draw,
-        (Control("query", "query", tuple(tokens)),),
-        width,
-        8 + len(names) * LINE,
-        columns=("query", *names),
-        about="the weights of each head",
-    )
+
+def _shared(tokens: Sequence[str], weights: Array) -> str:
+    return ", ".join(f"{token} {w:.2f}" for token, w in zip(tokens, weights, strict=True))
+
+
+def _listed(entries: Array) -> str:
+    return ", ".join(decimal(entry, 1) for entry in entries)
 
 
 # `which_head`: the shares of the sender that one head may give; the left edges of both envelopes,
@@ -244,7 +262,9 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             + tag("path", d="".join(ruled), stroke=colour, stroke_opacity="0.3", stroke_width=0.6)
         )
         look = {"fill": "muted"} if pale else {"font_weight": "600"}
-        named = text(x + w / 2, top + h / 2 + 5, words, font_size=15, **look)
+        # A name keeps clear of the edges of a narrow block.
+        size = 15 if w > 30 else 13
+        named = text(x + w / 2, top + h / 2 + 5, words, **look, font_size=size)
         return (tag("g", shape, opacity=PALE) if pale else shape) + named
 
     def way(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
@@ -269,20 +289,21 @@ def heads_diagram(n_tokens: int, d_model: int, n_heads: int, d_k: int, d_v: int)
             left = at + UNIT * size * (n - n_heads / 2)
             rows[0] += block(left, TOPS[1], size, colour, str(n), n)
     for n, at in enumerate(heads):
-        left, out = at - group / 2, at + (UNIT * (n_tokens - d_v) + 34) / 2
-        weights = at - (UNIT * (n_tokens + d_v) + 34) / 2
+        left, out = at - group / 2, at + (UNIT * (n_tokens - d_v) + 38) / 2
+        weights = at - (UNIT * (n_tokens + d_v) + 38) / 2
         there, lines, pale = joined + UNIT * n * d_v, ["", ""], n != followed
         for place, ((letter, size), strip) in enumerate(zip(sizes.items(), strips, strict=True)):
             colour, here = COLOUR_OF[letter], left + UNIT * size / 2
             start = strip + UNIT * size * (n + 0.5 - n_heads / 2)
             lines[0] += way(start, TOPS[1] + tall, here, TOPS[2], colour)
             rows[1] += block(left, TOPS[2], size, colour, f"{letter}{n}", n, pale=pale)
-            goal = out - 17 if letter == "V" else weights + tall * (place + 1) / 3
+            goal = out - 19 if letter == "V" else weights + tall * (place + 1) / 3
             foot = TOPS[3] + (tall / 2 - 9) * (letter == "V")
             lines[1] += way(here, TOPS[2] + tall, goal, foot, colour)
             left += UNIT * size + 6
         rows[2] += block(weights, TOPS[3], n_tokens, "weight", f"A{n}", n, pale=pale)
-        rows[2] += text(out - 17, TOPS[3] + tall / 2 + 5, "· V =", fill="muted" if pale else "ink")
+        rows[2] += text(out - 19, TOPS[3] + tall / 2 + 5, f"·\u2009V{n}\u2009=",
+                        fill="muted" if pale else "ink")
         rows[2] += block(out, TOPS[3], d_v, "output", f"O{n}", n, pale=pale)
         if not pale:
             rows[1] += lines[0]

@@ -53,7 +53,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
     bar in a pile, as high as its exponential, exp(score − m), and as wide as its value: ℓ is the
     height of the pile, õ its area, and o = õ / ℓ its mean width. One pile is from before the step,
     and one from after it. Where the line rises, all bars shrink by one factor. In the last step all
-    get the mean width, the output.
+    get the mean width, the output: area and height stay, and their quotient is this width.
 
     Shapes:
         scores (n,) and value (n,), one entry of each value, n at least 2; made for up to 6 keys.
@@ -112,7 +112,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             "rise": f"The line rises: all bars × exp({decimal(log, 1)}) = {factor:.2f}",
             "add": f"Key {step.key}, {f'{below:.1f} below' if below else 'on'} the line, adds "
             f"exp({decimal(-below, 1)}) = {weights[step.key]:.2f}",
-            "divide": f"õ / ℓ = {decimal(mean)}, the plain softmax gives {decimal(exact)}",
+            "divide": f"Area / height = {decimal(o)} / {ell:.2f} = {decimal(mean)}, as softmax",
         }[step.kind]
         y, old = up(step.m), up(step.before)
         body = [
@@ -146,7 +146,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         widths = np.full(s.size, mean) if divide else v
         body += pile(AFTER, weights, widths, "now", fresh)
         gap = (BEFORE + WIDE + AFTER - 14) / 2
-        doing = f"+ {weights[step.key]:.2f}" if still else f"× {factor:.2f}" if rise else "÷ ℓ"
+        doing = f"+ {weights[step.key]:.2f}" if still else f"× {factor:.2f}" if rise else "level"
         # The arrow beside the score that lifts the line stands where it has room for words.
         side = -1 if step.key == s.size - 1 else 1
         beside = LEFT + (step.key + 0.5 + 0.68 * side) * slot
@@ -175,7 +175,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
             "add": f"Key {step.key}, score {decimal(s[step.key], 1)}, is added with "
             f"{weights[step.key]:.2f}: {state}.\nõ/ℓ = {decimal(mean)} so far.",
             "divide": f"The division: o = õ/ℓ = {decimal(mean)}, plain softmax {decimal(exact)}.\n"
-            f"{state}. All bars have the mean width now.",
+            f"{state}. All bars get the mean width: the area stays.",
         }[step.kind]
         row = (str(step.key), step.kind, f"{factor:.2f}", decimal(step.m), f"{ell:.2f}",
                decimal(o), decimal(mean))

@@ -39,10 +39,11 @@ def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
     divided scores do not. Below each stands the standard deviation of its sample.
 
     Shapes:
-        samples: d_k to scores of any number, 2 or more.
+        samples: d_k to scores of any number, 2 or more, the same for each d_k.
     """
     step, half, middle = 164.0 / len(samples), 112.0, 140.0
     largest, foot = sqrt(max(samples)), middle + half + 18
+    n_scores = len(np.asarray(next(iter(samples.values()))))
     body = [
         text(4, y, name, text_anchor="start", font_weight="600")
         for name, y in (("dₖ", foot), ("std", foot + 19))
@@ -77,6 +78,13 @@ def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
                                 stroke="plus", stroke_width=2))
             body.append(text(x, foot, str(d_k)))
             body.append(text(x, foot + 19, f"{stds[d_k, divided]:.1f}"))
+    # The scores of small d_k leave room for what a shape and a line are.
+    body += [
+        tag("polygon", points="44,38 44,48 58,48 58,38", fill="muted", fill_opacity=0.45),
+        text(64, 48, f"{n_scores:,} scores each", text_anchor="start", **HALO),
+        tag("line", x1=44, y1=63, x2=58, y2=63, stroke="plus", stroke_width=2),
+        text(64, 67, "±√dₖ", text_anchor="start", fill="plus", font_weight="600", **HALO),
+    ]
     told = [
         ", ".join(f"{stds[d_k, divided]:.1f} at d_k = {d_k}" for d_k in samples)
         for divided in (False, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -10,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, number, tag, text
-from attnbook.figures.labels import HALO, START
+from attnbook.figures.labels import END, HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 302.0, 60.0, 250.0, 416.0
+LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 298.0, 60.0, 250.0, 444.0
+APART = 17.0  # from one label to the next
 COLUMNS = "oldest", "newest", "numbers kept"
 # Colour is never the only carrier: series differ in colour, dash and width.
 LOOKS = (("minus", "7 4", 2), ("plus", None, 2.5), ("muted", "2 4", 2.5))
@@ -34,6 +34,14 @@ def _price(times: float) -> str:
     """Return how many numbers are kept, against those of a state."""
     few = {0.5: "half the", 1.0: "as many"}
     return f" with {few.get(times, f'{times:g}× the')} numbers"
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Return the heights, from above, moved as little as keeps them from overlapping."""
+    slack = np.asarray(heights) - APART * np.arange(len(heights))
+    near = [max(min(slack[a:b].mean() for b in range(i + 1, len(slack) + 1)) for a in range(i + 1))
+            for i in range(len(slack))]
+    return [round(float(y) + APART * i, 1) for i, y in enumerate(near)]
 
 
 def recall_explorer(
@@ -65,18 +73,18 @@ def recall_explorer(
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
-    written = f"pairs, oldest to newest (means of {step})"
-    still.append(axis_title((LEFT + RIGHT) / 2, FOOT + 37, written))
+    still.append(axis_title(WIDTH - 4, FOOT + 37, "at a dot: numbers kept", **END))
+    written = f"pairs, oldest first (means of {step})"
+    still.append(axis_title(LEFT, FOOT + 37, written, **START))
     middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
     def draw(place: int) -> Frame:
         n, body, shown, verdicts = counts[place], [], [], []
-        # At the end of a line stand its name and, below, what it keeps: never on another's.
-        beside, free = {}, -math.inf
-        for name in sorted(means, key=lambda name: -means[name][place][-1]):
-            beside[name] = max(round(FOOT - unit * means[name][place][-1], 1) + 4.5, free)
-            free = beside[name] + 34
+        # At the end of a line stand its name and what it keeps, as near as they do not overlap.
+        ends = {name: round(FOOT - unit * rows[place][-1], 1) for name, rows in means.items()}
+        order = sorted(ends, key=ends.__getitem__)
+        beside = dict(zip(order, _apart([ends[name] for name in order]), strict=True))
         for index, (name, rows) in enumerate(means.items()):
             look, dash, width = LOOKS[index]
             heights = np.round(FOOT - unit * rows[place], 1)
@@ -95,10 +103,10 @@ def recall_explorer(
                     stroke_width=width, stroke_dasharray=dash, data_part=f"line-{index}"),
                 tag("circle", cx=xs[-1], cy=heights[-1], r=4, fill=look,
                     data_part=f"end-{index}"),
-                text(xs[-1] + 10, beside[name], name, fill=look, font_weight="600",
-                     data_part=f"name-{index}", **HALO, **START),
-                text(xs[-1] + 10, beside[name] + 15, f"{kept:,} numbers",
-                     data_part=f"kept-{index}", **HALO, **START),
+                tag("line", x1=xs[-1] + 4, y1=heights[-1], x2=xs[-1] + 15, y2=beside[name],
+                    stroke=look, data_part=f"to-{index}"),
+                text(xs[-1] + 18, beside[name] + 4.5, f"{name}: {kept:,}", fill=look,
+                     font_weight="600", data_part=f"name-{index}", **HALO, **START),
             ]
             shown += [*(f"{rows[place][end]:.2f}" for end in (0, -1)), f"{kept:,}"]
             price = _price(kept / d_k**2) if name == "softmax" else ""

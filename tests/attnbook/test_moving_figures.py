@@ -129,12 +129,6 @@ def forms_explorer() -> Rows:
         yield 100 * np.array([*e, sink]) / (e.sum() + sink)
 
 
-def head_weights() -> Rows:
-    heads = np.array(drawings.TWO_HEADS, dtype=float)
-    for query in range(2):
-        yield [w for table in (heads.mean(axis=0), *heads) for w in table[query] if w > 0]
-
-
 def looking_back() -> Rows:
     for query in range(3):
         rows = [table[query] for table in drawings.BACK.values()]
@@ -247,7 +241,7 @@ def word_in_context() -> Rows:
 # The first column of numbers.
 TABLES: dict[Callable[[], Rows], int] = {
     attention_stepper: 2, attention_steps: 3, cache_filling: 2, chosen_keys: 0, clock_hands: 1,
-    first_screen: 2, forms_explorer: 1, head_weights: 1, looking_back: 1, matrix_product: 2,
+    first_screen: 2, forms_explorer: 1, looking_back: 1, matrix_product: 2,
     memory_levels: 3, online_row: 3, permuted: 3, recall_explorer: 1, ring_timetable: 3,
     scaling_explorer: 1, temperature_explorer: 1, tile_walk: 4, which_head: 2, word_in_context: 2,
 }

@@ -48,7 +48,6 @@ BITS |= {"259": 259.0, "65,519": 65519.0, "90,000": 9e4, "10³⁹": 1e39, "−10
 PEOPLE = {"Ann": [1.0, -1.0], "Bo": [1.0, 1.0]}
 LETTERS = [("Ann", "Bo"), ("Bo", "Ann")]
 HEADS = [[0.1, 0.8, 0.1], [0.0, 0.0, 1.0]]
-TWO_HEADS = [[[1, 0], [0.5, 0.5]], np.eye(2)]
 
 LENGTHS = [512, 2000, 8000]
 SIZES_IN_BYTES = {"square": [n**2 for n in LENGTHS], "straight": [99 * n for n in LENGTHS]}
@@ -131,7 +130,10 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
-    "eight_bits": lambda: figures.eight_bits([(8, 0), (4, 4), (8, 4)]),
+    "eight_bits": lambda: figures.eight_bits([(0, 4), (4, 0), (8, 4)]),
+    "head_weights": lambda: figures.head_weights(
+        [[0.2, 0.8, 0], [0, 0.4, 0.6]], "pqr", ["first", "itself"], np.arange(24).reshape(3, 8) / 8
+    ),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
@@ -146,13 +148,17 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "lines": lambda: figures.lines(
         [1, 2, 4], {"one": [1, 2, 3], "two": [3, 2, 1]}, x_title="x", y_title="y", alt="a b c d e"
     ),
+    "matching_keys": lambda: figures.matching_keys(
+        sampled(), {d_k: 2 * d_k**0.5 + scores for d_k, scores in sampled().items()}
+    ),
     "matrix_equation": lambda: figures.matrix_equation(
         ("X", [[1.0, -1.0, 0.5]], ["p"], {"pair": 2, "one": 1}), "→", ("Q", [[1.5]])
     ),
     "numbers_moved": lambda: figures.numbers_moved(
         [16, 64, 256],
-        {"level": [4e6] * 3, "falling": [9e6, 3e6, 1e6], "bound": [2e6, 9e5, 4e5]},
-        crossing=64,
+        {"level": [4e6] * 3, "falling": [4e6, 2e6, 1e6], "bound": [1e6, 9e5, 4e5]},
+        crossing=16,
+        chip="a chip",
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "time_computing": lambda: figures.time_computing(
@@ -206,7 +212,6 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
     "head_explorer": head_explorer,
-    "head_weights": lambda: figures.head_weights(TWO_HEADS, ["p", "q"], ["first", "itself"]),
     "heads_diagram": lambda: figures.heads_diagram(7, 12, 3, 4, 5),
     "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
     "matrix_product": matrix_product,
