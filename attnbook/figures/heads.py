@@ -39,23 +39,23 @@ def _arc(x1: float, x2: float, base: float) -> str:
 
 
 def head_weights(
-    weights: ArrayLike, tokens: Sequence[str], asks: Sequence[str], values: ArrayLike
+    weights: Mapping[str, ArrayLike], tokens: Sequence[str], values: ArrayLike
 ) -> Drawing:
     """Return a drawing of what the first token takes in two heads, and what they bring together.
 
-    `asks` says what each head looks for. Arcs are as thick as weights. Below each head stands its
-    output, and both outputs are one row. Below them is what the mean of both rows of weights
-    brings.
+    Each head has its weights under the question that it asks. Arcs are as thick as weights. Below
+    each head stands its output, and both outputs are one row. Below them is what the mean of both
+    rows of weights brings.
 
     Shapes:
-        weights (2, T), those of the first token, T labels of the tokens, values (T, m).
+        two rows of weights (T,), those of the first token, T labels of the tokens, values (T, m).
 
-    >>> head_weights([[0, 1], [1, 0]], ["p", "q"], ["up", "down"], [[2], [4]]).alt
+    >>> head_weights({"up": [0, 1], "down": [1, 0]}, ["p", "q"], [[2], [4]]).alt
     'Two heads bring 2 numbers. Head 0, up: p 0.00, q 1.00 gives 4.0. \
 Head 1, down: p 1.00, q 0.00 gives 2.0. The mean of both rows, p 0.50, q 0.50, gives 3.0.'
     """
-    table, v = np.asarray(weights, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    wide, high = ENTRY
+    table = np.array([*weights.values()], dtype=np.float64)
+    v, (wide, high) = np.asarray(values, dtype=np.float64), ENTRY
     room = wide * v.shape[1]
     body = [headline(2, 18, "Two heads bring both addresses, side by side", "title")]
     told = []
@@ -70,7 +70,7 @@ Head 1, down: p 1.00, q 0.00 gives 2.0. The mean of both rows, p 0.50, q 0.50, g
                            font_weight="600")]
         return cells
 
-    for n, (ask, given) in enumerate(zip(asks, table, strict=True)):
+    for n, (ask, given) in enumerate(zip(weights, table, strict=True)):
         # The outputs touch in the middle, and each head stands above its own.
         left, shade = 4 + n * room, ("plus", "minus")[n]
         step = room / len(tokens)
@@ -101,7 +101,7 @@ Head 1, down: p 1.00, q 0.00 gives 2.0. The mean of both rows, p 0.50, q 0.50, g
         line(4, foot + 46, 4 + 2 * room, foot + 46, "grid"),
         text(4, foot + 69, "One head with the mean of", text_anchor="start"),
         text(4, foot + 87, "both rows of weights,", text_anchor="start"),
-        text(4, foot + 105, f"{'  '.join(f'{w:.2f}' for w in mean)}:", fill="weight",
+        text(4, foot + 105, f"{', '.join(f'{w:.2f}' for w in mean)}:", fill="weight",
              text_anchor="start", font_weight="600"),
         *row(4 + room, foot + 56, mean @ v, "muted"),
         text(4 + 1.5 * room, foot + 105, f"{v.shape[1]} numbers, half of each"),

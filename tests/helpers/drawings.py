@@ -132,7 +132,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
     "eight_bits": lambda: figures.eight_bits([(0, 4), (4, 0), (8, 4)]),
     "head_weights": lambda: figures.head_weights(
-        [[0.2, 0.8, 0], [0, 0.4, 0.6]], "pqr", ["first", "itself"], np.arange(24).reshape(3, 8) / 8
+        {"p?": [0.2, 0.8, 0], "q?": [0, 0.4, 0.6]}, "pqr", np.arange(24).reshape(3, 8) / 8
     ),
     "heatmap": lambda: figures.heatmap(
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
