@@ -47,6 +47,13 @@ def test_the_page_opens_with_the_words_that_it_can_show() -> None:
     assert whole["rows"].isascii() and whole["rows"].isprintable()
 
 
+def test_a_topic_can_mislead_as_the_first_page_says() -> None:
+    ways = sentence.averages("close the window of the program".split(), 2, 8)
+    glass, software = sentence.vectors(sentence.SENSES["window"].split())
+    leans = {name: float(way @ (software - glass)) for name, way in ways.items()}
+    assert leans["plain mean"] > 0.1 and leans["attention"] < -0.1
+
+
 def test_scripts_hold_all_words_and_where_the_others_are_near() -> None:
     words, others = (
         json.loads(text.removeprefix("window.attnSentence = ").removesuffix(";\n"))

@@ -95,8 +95,10 @@ def expected(text: str, divisor: int, asks: int) -> list[Any]:
     label = f"A beam from {poles[0]} to {poles[1]}: {told}."
     further = leans["attention"] - leans["plain mean"]
     gives = float(x[best] @ (to[1] - to[0])) - leans["plain mean"]
+    unit = {name: lean / np.linalg.norm(ways[name]) for name, lean in leans.items()}
+    turns = unit["attention"] - unit["plain mean"]
     moves = ""
-    if not alike and abs(further) > 0.05 and further * gives > 0:
+    if not alike and abs(further) > 0.05 and further * gives > 0 and further * turns > 0:
         moves = f": nearer to {poles[int(further > 0)]} than the plain mean"
     return [small, label, near, said + moves]
 

@@ -187,10 +187,12 @@
     ]);
     const leans = ["alone", "plain mean", "attention"].map((way) => `${way} ${decimal(lean(found[way]))}`);
     svg.setAttribute("aria-label", `A beam from ${poles[0]} to ${poles[1]}: ${leans.join(", ")}.`);
-    // To which side it leans further than the plain mean does, if the word that gives most does too.
-    const equal = lean(found["plain mean"]), moves = lean(found.attention) - equal;
-    const gives = lean(found.vectors[found.best]) - equal;
-    return Math.abs(moves) > CLEAR && moves * gives > 0 ? poles[moves < 0 ? 0 : 1] : null;
+    // To which side it leans further than the plain mean does, if the word that gives most does
+    // too, and if it is no matter of length: for vectors of one length as well.
+    const unit = (vector) => lean(vector) / Math.sqrt(dot(vector, vector));
+    const equal = found["plain mean"], moves = lean(found.attention) - lean(equal);
+    const gives = lean(found.vectors[found.best]) - lean(equal), turns = unit(found.attention) - unit(equal);
+    return Math.abs(moves) > CLEAR && moves * gives > 0 && moves * turns > 0 ? poles[moves < 0 ? 0 : 1] : null;
   };
 
   // Draw what the state says; the words are there already.
