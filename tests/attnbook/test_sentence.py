@@ -48,7 +48,7 @@ def test_the_page_opens_with_the_words_that_it_can_show() -> None:
 
 
 def test_a_topic_can_mislead_as_the_first_page_says() -> None:
-    ways = sentence.averages("close the window of the program".split(), 2, 8)
+    ways = sentence.averages(["close", "the", "window", "of", "the", "program"], 2, 8)
     glass, software = sentence.vectors(sentence.SENSES["window"].split())
     leans = {name: float(way @ (software - glass)) for name, way in ways.items()}
     assert leans["plain mean"] > 0.1 and leans["attention"] < -0.1
