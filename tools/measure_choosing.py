@@ -123,6 +123,8 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
     "two: untaught product": partial(taught, n_steps=0, kind=choosing.Product),
     "two: taught indexer": taught,
     "two: taught product": partial(taught, kind=choosing.Product),
+    "short: taught indexer": partial(taught, kind=partial(choosing.Indexer, d_index=2)),
+    "short: taught product": partial(taught, kind=partial(choosing.Product, d_index=2)),
 }
 
 
