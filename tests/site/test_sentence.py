@@ -141,6 +141,8 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     words.get_by_role("button", name="milk").press("Enter")
     assert pressed.text_content() == "milk asks"
     assert str(said.text_content()).startswith("“milk” takes")
+    single = page.locator(".sentence-single")
+    assert str(single.text_content()).startswith("No two senses of “milk” are stored")
     page.get_by_label("√dₖ = 8").press("ArrowLeft")
     page.wait_for_url("**/index.html#*&word=4&divisor=1")
     told = str(said.text_content())

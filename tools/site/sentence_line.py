@@ -53,6 +53,7 @@ def shell() -> str:
 <small>A score says how well two words match, and its divisor how sharply a word
 chooses.</small></fieldset>
 <svg class="sentence-beam" viewBox="0 0 448 168" role="img" aria-label="A beam"></svg>
+<p class="sentence-single"></p>
 <p class="sentence-title">Nearest of {opening["named"]:,} common words</p>
 <dl class="sentence-near">{near}</dl>
 <script type="application/json">{stored}</script>

@@ -206,6 +206,7 @@
     });
     if (!found) {
       find("said").textContent = "Type at least two words that are here.";
+      find("single").textContent = "";
       return;
     }
     place();
@@ -214,6 +215,7 @@
     const other = past !== false && past >= 0 ? attend({ tokens: before.tokens, asks: past, divisor }) : null;
     const side = word && beam(found, senses[word].split(" "), other);
     find("beam").toggleAttribute("hidden", !word);
+    find("single").textContent = word ? "" : `No two senses of “${asked}” are stored, so there is no beam.`;
     const most = percent(found.weights[found.best]);
     find("said").textContent = found.alike
       ? `“${asked}” takes ${percent(found.least)} to ${most} from each word, nearly the plain mean`
