@@ -147,7 +147,7 @@
     });
   };
   const beam = (found, poles, past) => {
-    const svg = find("beam"), at = (lean) => 262 + 170 * lean, [a, b] = poles.map((pole) => rows.get(pole));
+    const svg = find("beam"), at = (lean) => 262 + 140 * lean, [a, b] = poles.map((pole) => rows.get(pole));
     const lean = (vector) => dot(vector, b) - dot(vector, a);
     const text = (x, y, look, words) => make("text", { transform: `translate(${x} ${y})`, class: look }, words);
     // What attention makes hangs on a line from the plain mean.
@@ -174,7 +174,7 @@
     });
     const name = (one, tokens, how) => `${how} “${tokens[one.best]}”`;
     update(svg, [
-      make("line", { x1: at(-1), x2: at(1), y1: 62, y2: 62, class: "beam" }),
+      make("line", { x1: at(-1.2), x2: at(1.2), y1: 62, y2: 62, class: "beam" }),
       make("line", { x1: at(0), x2: at(0), y1: 62, y2: 146, class: "zero" }),
       text(4, 163, "axis", `lean = product with “${poles[1]}” − product with “${poles[0]}”`),
       text(4, 12, "pole", `← ${poles[0]}`),
