@@ -95,6 +95,17 @@ def test_ranks_that_hang_are_named_and_ended(
     assert all_gone(tmp_path, size)
 
 
+def test_who_did_not_answer_is_named_before_those_who_lost_patience(tmp_path: Path) -> None:
+    """As above, on a machine so busy that there all ranks run into the limit."""
+    waits: Any = SimpleNamespace(
+        number=0, lost=True, answer=SimpleNamespace(error="raised RuntimeError", traceback="")
+    )
+    hangs: Any = SimpleNamespace(number=1, lost=False, answer=None, stack_file=tmp_path / "none")
+    assert launch._cause([waits, hangs], 5) == (
+        "rank 1 of 2 did not answer the others\nrank 0 of 2 raised RuntimeError"
+    )
+
+
 def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank() -> None:
     with pytest.raises(RuntimeError, match=r"rank [01] of 2 raised .*pickle"):
         ranks(failing_ranks.cannot_be_pickled, 2)
