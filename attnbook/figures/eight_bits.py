@@ -3,106 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, log2
+from itertools import pairwise
+from math import log2
 
-from attnbook.figures.drawing import (
-    WIDEST,
-    Drawing,
-    arrow,
-    axis_title,
-    headline,
-    line,
-    number,
-    rect,
-    tag,
-    text,
-)
-from attnbook.figures.labels import END, HALO, START, decimal
+from attnbook.figures.drawing import WIDEST, axis_title, headline, line, number, rect, tag, text
+from attnbook.figures.labels import HALO, START
+from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
 # Powers of 2: what the axis shows, the largest number of e4m3, and below what it rounds to 0.
-FIRST, LAST, LARGEST, SMALLEST = -15.2, 12.7, log2(448), -10.0
-LEFT, TOP, ROW, UNIT = 4.0, 66.0, 104.0, 15.6
-# How far below the top of a row its words, the arrow of the offset and the exponentials stand.
-WORDS, MOVED, DOTS = 18.0, 38.0, 64.0
+FIRST, LAST, LARGEST, SMALLEST = -14.9, 13.3, log2(448), -10.0
+LEFT, UNIT = 2.0, 15.7
+# From above: the words of the three parts, the arrow of the offset, the row, and the number line.
+WORDS, TOP, MOVED, ROW, FOOT = 46.0, 72.0, 108.0, 154.0, 208.0
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def eight_bits(settings: Sequence[tuple[float, float]], lower: float = 10.0) -> Drawing:
-    """Return a drawing of where an offset and a slack, in powers of 2, put the exponentials.
+def eight_bits(
+    offsets: Sequence[int] = (0, 4, 8), *, start: int = 8, slack: int = 4, lower: int = 13
+) -> MovingDrawing:
+    """Return a moving figure: an offset moves the exponentials of a row along what e4m3 holds.
 
-    Each setting has a row. An arrow from 1 to the circle, the exponential of the score that is
-    subtracted, is as long as the offset, and from there a dashed box is as long as the slack. A
-    triangle is the exponential of a score that is so much `lower`, in units of e. The band is what
-    e4m3 can hold, and above each row stands what becomes of the exponentials outside it.
+    The circle is the exponential of the score that is subtracted, the triangle that of a score
+    `lower`, and the dashed box is the room that the slack allows. All are powers of 2. Left of the
+    band a number becomes 0, right of it 448. That part is lit when something stands in it.
 
-    >>> eight_bits([(8, 4)]).alt.split(". ")[1].split("; ")[0]
-    'Offset 8, slack 4: a key with the score m has 2⁸, the largest allowed 2¹², above 448'
+    >>> eight_bits().alt.split(": ")[1]
+    'the largest weights become 448; score m gives 2⁸, m + 4 gives 2¹², m − 13 gives 2⁻⁵.'
     """
+    names = "score m", f"m + {slack}", f"m − {lower}"
 
-    def x(power: float) -> float:
-        return LEFT + UNIT * (power - FIRST)
-
-    foot = TOP + ROW * len(settings)
-    body = [
-        headline(2, 18, "The offset saves small weights, but 448 is the wall", "title"),
-        rect(x(SMALLEST), 54, x(LARGEST) - x(SMALLEST), foot - 54, "plus", fill_opacity="0.1"),
-        text((x(SMALLEST) + x(LARGEST)) / 2, 46, "eight bits (e4m3) hold this band", fill="plus",
-             font_weight="600"),
-        *(text(at, 46, words, fill="minus", font_weight="600", **side)
-          for at, words, side in ((x(SMALLEST) - 6, "too small", END),
-                                  (x(LARGEST) - 6, "too large", START))),
-        *(tag("line", x1=x(power), y1=54, x2=x(power), y2=foot, stroke=shade, stroke_width=2,
-              stroke_dasharray=dash)
-          for power, shade, dash in ((SMALLEST, "plus", None), (LARGEST, "plus", None))),
-        line(x(0), 54, x(0), foot, "muted", "2 3"),
-    ]
-    words = []
-    for row, (offset, slack) in enumerate(settings):
-        top, most, low = TOP + ROW * row, offset + slack, offset - lower / log(2)
-        y, lost, over = top + DOTS, low < SMALLEST, most > LARGEST
-        verdict = ["the smallest becomes 0"] * lost + ["the largest becomes 448"] * over
-        body += [
-            text(x(SMALLEST) + 6, top + WORDS - 6,
-                 f"offset {offset:g}: {' and '.join(verdict) or 'all are held'}",
-                 font_weight="600", fill="minus" if lost or over else "ink", **START, **HALO),
-            line(x(FIRST), y, x(LAST), y, "muted"),
-        ]
-        if offset:
-            body += [arrow(x(0), top + MOVED, x(offset) - 1, top + MOVED, "ink", 2),
-                     text((x(0) + x(offset)) / 2, top + MOVED - 6, f"× {_power(offset)}",
-                          font_weight="600", **HALO)]
-        if slack:
-            body += [rect(x(offset), y - 13, x(most) - x(offset), 26, stroke="plus",
-                          stroke_dasharray="4 3", stroke_width=1.5),
-                     tag("circle", cx=x(most), cy=y, r=6, fill="minus" if over else "plus",
-                         stroke="paper"),
-                     text((x(offset) + x(most)) / 2, y + 29, f"slack {slack:g}", fill="plus")]
-        corners = (x(low) - 7, y + 6), (x(low) + 7, y + 6), (x(low), y - 8)
-        points = " ".join(f"{number(across)},{number(down)}" for across, down in corners)
-        body += [
-            tag("polygon", points=points, fill="minus" if lost else "ink", stroke="paper"),
-            tag("circle", cx=x(offset), cy=y, r=6, fill="ink", stroke="paper"),
-        ]
-        if not row:
-            body += [text(x(offset) - 12, y - 12, "score m", **END, **HALO),
-                     text(x(most) + 11, y - 12, f"m + {slack:g}", fill="plus", **START, **HALO),
-                     text(max(x(low) - 8, 2), y + 24,
-                          f"m − {decimal(lower / log(2), 1)}", **START)]
-        words.append(
-            f"Offset {offset:g}, slack {slack:g}: a key with the score m has {_power(offset)}, "
-            f"the largest allowed {_power(most)}, {'above' if over else 'within'} 448; "
-            f"a score lower by {lower:g} gives 2 to the power {decimal(low, 1)}, "
-            + ("which becomes 0" if lost else "which is held")
+    def draw(place: int) -> Frame:
+        offset = offsets[place]
+        powers = offset, offset + slack, offset - lower
+        over, lost = powers[1] > LARGEST, powers[2] < SMALLEST
+        told = ["small weights become 0"] * lost + ["the largest weights become 448"] * over
+        title = f"Offset {offset}: {' and '.join(told) or 'all are held'}"
+        gives = ", ".join(
+            f"{name} gives {_power(power)}" for name, power in zip(names, powers, strict=True)
         )
-    body.append(line(x(FIRST), foot, x(LAST), foot, "muted"))
-    for power, name in ((SMALLEST, _power(SMALLEST)), (-5, _power(-5)), (0, "1"), (4, _power(4)),
-                        (LARGEST, "448"), (12, _power(12))):
-        body.append(line(x(power), foot, x(power), foot + 5, "muted"))
-        body.append(text(x(power), foot + 20, name))
-    body.append(axis_title((x(FIRST) + x(LAST)) / 2, foot + 41, "exponentials × 2ᶜ, c the offset"))
-    told = f"The range of e4m3 as a band. {'. '.join(words)}."
-    return Drawing.from_elements("".join(body), WIDEST, foot + 49, told)
+        sizes = [f"{2.0**power:.2g}" if power < 0 else f"{2**power}" for power in powers]
+        cells = sizes[0], sizes[1], "448" * over or "held", sizes[2], "0" * lost or "held"
+        body = [
+            headline(2, 18, title, "title"),
+            _parts(lost, over),
+            _offset(offset),
+            tag("g", _row(names, powers, lost, over), data_part="row",
+                transform=f"translate({number(_x(offset))} {number(ROW)})"),
+        ]
+        middles = [_x((a + b) / 2) for a, b in pairwise(offsets)]
+        body += strips([_x(FIRST), *middles, _x(LAST)], TOP, FOOT + 24, "offset")
+        return Frame("".join(body), f"{title}; {gives}.", [(str(offset), *cells)])
+
+    return moving(
+        draw,
+        [Control("offset", "offset c", tuple(map(str, offsets)), offsets.index(start), pace=1.5)],
+        WIDEST,
+        FOOT + 49,
+        columns=("offset", f"{names[0]} gives", f"{names[1]} gives", "becomes",
+                 f"{names[2]} gives", "becomes"),
+        about="what eight bits hold",
+    )
+
+
+def _x(power: float) -> float:
+    return LEFT + UNIT * (power - FIRST)
 
 
 def _power(power: float) -> str:
-    return "2" + f"{power:g}".translate(RAISED)
+    return "2" + f"{power:g}".translate(RAISED) if power else "1"
+
+
+def _parts(lost: bool, over: bool) -> str:
+    """Return the number line, the band that e4m3 holds, and the parts beside it, lit or not."""
+    body = [
+        rect(_x(SMALLEST), TOP, _x(LARGEST) - _x(SMALLEST), FOOT - TOP, "plus", fill_opacity="0.1"),
+        text(_x((SMALLEST + LARGEST) / 2), WORDS + 16, "eight bits (e4m3) hold these", fill="plus",
+             font_weight="600"),
+    ]
+    for part, begin, end, becomes, lit in (("small", FIRST, SMALLEST, "0", lost),
+                                           ("large", LARGEST, LAST, "448", over)):
+        weight = "600" if lit else "400"
+        body.append(rect(_x(begin), TOP, _x(end) - _x(begin), FOOT - TOP, "minus",
+                         fill_opacity=0.25 * lit, data_part=f"{part}-lit"))
+        body += [text(_x((begin + end) / 2), WORDS + 16 * row, words, fill="minus",
+                      font_weight=weight, data_part=f"{part}-{row}")
+                 for row, words in enumerate(("becomes", becomes))]
+    body += [tag("line", x1=_x(wall), y1=TOP, x2=_x(wall), y2=FOOT, stroke="plus", stroke_width=2)
+             for wall in (SMALLEST, LARGEST)]
+    body += [line(_x(0), MOVED - 18, _x(0), FOOT, "muted", "2 3"),
+             line(_x(FIRST), FOOT, _x(LAST), FOOT, "muted")]
+    body += [line(_x(power), FOOT, _x(power), FOOT + 4, "muted") for power in range(-14, 14)]
+    for power, name in ((SMALLEST, _power(SMALLEST)), (-5, _power(-5)), (0, "1"), (4, _power(4)),
+                        (LARGEST, "448")):
+        body.append(text(_x(power), FOOT + 20, name))
+    words = "exponentials × 2ᶜ; from tick to tick they double"
+    body.append(axis_title(WIDEST / 2, FOOT + 42, words))
+    return "".join(body)
+
+
+def _offset(offset: int) -> str:
+    """Return the arrow from 1 to the exponential of m, and what multiplies all exponentials."""
+    there = float(offset > 0)
+    tip = tag("path", d="M0 0l-7 -4v8z", fill="ink", opacity=there, data_part="tip",
+              transform=f"translate({number(_x(offset))} {number(MOVED)})")
+    return (
+        tag("line", x1=_x(0), y1=MOVED, x2=_x(offset) - 6 * there, y2=MOVED, stroke="ink",
+            stroke_width=2, data_part="moved") + tip
+        + text(_x(0), MOVED - 10, f"offset {offset}: × {_power(offset)}", font_weight="600",
+               data_part="factor", **START, **HALO)
+    )
+
+
+def _row(names: Sequence[str], powers: Sequence[int], lost: bool, over: bool) -> str:
+    """Return the marks of the row about that of m: above each its size, and below its score."""
+    (_, right, low), middle = (UNIT * (power - powers[0]) for power in powers), 0.0
+    body = [
+        line(low, 0, right, 0, "muted"),
+        rect(middle, -13, right, 26, "paper", stroke="plus", stroke_dasharray="4 3",
+             stroke_width=1.5),
+        text(right / 2, 4.5, "slack", fill="plus"),
+        tag("path", d=f"M{number(low - 7)} 6h14l-7 -14z", fill="minus" if lost else "ink",
+            stroke="paper", data_part="mark-low"),
+        tag("circle", cx=middle, r=6, fill="ink", stroke="paper"),
+        tag("circle", cx=right, r=6, fill="minus" if over else "plus", stroke="paper",
+            data_part="mark-largest"),
+    ]
+    for at, name, power in zip((middle, right, low), names, powers, strict=True):
+        body += [text(at, 31, name, **HALO),
+                 text(at, -20, _power(power), font_weight="600", data_part=f"size-{name}", **HALO)]
+    return "".join(body)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cmath import phase
 from collections.abc import Mapping, Sequence
 from math import cos, degrees, pi, sin
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -375,62 +374,72 @@ def _score_bars(scores: Sequence[float], offset: int) -> str:
     return "".join(body)
 
 
-# The circles: the middle of the first and its radius, from one to the next, and the legend's foot.
-FIRST, CIRCLE, ACROSS, DOWN, LEGEND = (160.0, 84.0), 24.0, 82.0, 70.0, 66.0
+# The bars: where the rows begin and how far apart they are, the hand's middle and radius, the left
+# end of the first bar, a full turn, and from one bar to the next.
+FIRST, DOWN, HAND, TURN_RADIUS = 96.0, 42.0, 126.0, 16.0
+BARS, FULL, ACROSS = 210.0, 88.0, 124.0
 
 
 def angles_reached(
-    speeds: Mapping[str, ArrayLike], n_trained: int, n_tokens: int, pairs: Sequence[int]
+    speeds: Mapping[str, ArrayLike], n_trained: int, n_tokens: int, pairs: tuple[int, int, int]
 ) -> Drawing:
-    """Return circles: which angles of a pair training has shown, and which a longer text reaches.
+    """Return what of training a longer text keeps: the step of a fast pair, angles of slow ones.
 
-    A row is a way to set the speeds, the first of them that of training, and a column is a pair.
-    The sector is what training has shown, and the ring what the longer text reaches, in another
-    colour where it goes beyond. A hand shows the turn from one token to the next where it is seen.
+    A row is a way to set the speeds, the first of them that of training. A hand is the turn of the
+    fast pair from one token to the next. A bar goes from 0 to a full turn: grey is what training
+    has shown, and on it lies what the longer text reaches, in another colour where it goes beyond.
 
     Args:
         speeds: of each way, the angle by which each pair turns from one token to the next.
         n_trained, n_tokens: the tokens of a text in training, and of the longer text.
-        pairs: the pairs that are drawn, fast to slow.
+        pairs: the pairs that are drawn: a fast one, and two that never went round in training.
     """
     ways = {name: np.asarray(given, dtype=np.float64) for name, given in speeds.items()}
-    trained = next(iter(ways.values())) * n_trained
-    columns = [FIRST[0] + ACROSS * place for place in range(len(pairs))]
-    body, told = [], []
-    for x, pair in zip(columns, pairs, strict=True):
-        body += [text(x, 17, f"pair {pair}", font_weight="600"), text(x, 35, _turns(trained[pair]))]
-    body.append(axis_title(4, 35, "turns in training:", **START))
+    as_trained = next(iter(ways.values()))
+    fast, *slow = pairs
+    lefts = [BARS + ACROSS * place for place in range(len(slow))]
+    heads = [(HAND, fast), *zip((left + FULL / 2 for left in lefts), slow, strict=True)]
+    body = [text(x, 45, f"pair {pair}", font_weight="600") for x, pair in heads]
+    body += [axis_title(HAND, 63, "step per token"),
+             axis_title((lefts[0] + lefts[-1] + FULL) / 2, 63, "angles, from 0 to a full turn")]
+    told, passed = [], []
     for row, (name, speed) in enumerate(ways.items()):
-        y = FIRST[1] + DOWN * row
-        body.append(text(4, y + 5, name, font_weight="600", **START))
-        for x, pair in zip(columns, pairs, strict=True):
-            shown, reached = min(trained[pair], 2 * pi), min(speed[pair] * n_tokens, 2 * pi)
-            body += [
-                tag("circle", cx=x, cy=y, r=CIRCLE, fill="none", stroke="grid"),
-                _sweep_of(x, y, 0, shown, CIRCLE - 4, fill="muted", fill_opacity=0.35),
-                _sweep_of(x, y, 0, min(shown, reached), CIRCLE, stroke="plus", stroke_width=5),
-            ]
-            if reached > shown + 1e-6:
-                body.append(_sweep_of(x, y, shown, reached, CIRCLE, stroke="minus", stroke_width=5))
-            if speed[pair] > 0.1:
-                tip = x + CIRCLE * sin(speed[pair]), y - CIRCLE * cos(speed[pair])
-                body += [line(x, y, x, y - CIRCLE, "ink"), line(x, y, *tip, "ink")]
+        y = FIRST + DOWN * row
+        step, keeps = float(speed[fast]), [bool(np.isclose(speed[fast], as_trained[fast]))]
+        body += [text(2, y + 4.5, name, font_weight="600", **START), _step(HAND, y, step),
+                 text(HAND + 22, y + 4.5, f"{degrees(step):.0f}°", **START)]
+        for x, pair in zip(lefts, slow, strict=True):
+            shown = min(as_trained[pair] * n_trained / (2 * pi), 1.0)
+            reached = min(speed[pair] * n_tokens / (2 * pi), 1.0)
+            keeps.append(bool(reached <= shown + 1e-6))
+            body += [rect(x, y - 10, FULL * shown, 20, "muted", fill_opacity="0.35"),
+                     rect(x, y - 5, FULL * min(shown, reached), 10, "plus"),
+                     rect(x, y - 10, FULL, 20, stroke="muted")]
+            if not keeps[-1]:
+                body.append(rect(x + FULL * shown, y - 5, FULL * (reached - shown), 10, "minus"))
+        for x, kept in zip((HAND + 52, *(left + FULL for left in lefts)), keeps, strict=True):
+            body.append(text(x + 13, y + 5.5, "✓" if kept else "✗", font_size=16,
+                             fill="plus" if kept else "minus", font_weight="600"))
         turns = ", ".join(_turns(speed[pair] * n_tokens) for pair in pairs)
         told.append(f"{name} {turns}")
-    y, texts = FIRST[1] + DOWN * (len(ways) - 1) + CIRCLE, (f"{n_trained:,}", f"{n_tokens:,}")
+        passed += [name] * all(keeps)
+    title = f"Only {' and '.join(passed)} keeps" if passed else "Nothing keeps"
+    body.insert(0, headline(2, 18, f"{title} the steps and angles of training", "title"))
+    y = FIRST + DOWN * (len(ways) - 1) + 36
     legend = [
-        ("muted", f"angles in texts of {texts[0]} tokens, as in training"),
-        ("plus", f"angles in a text of {texts[1]} tokens that training has shown"),
-        ("minus", "angles in it that training has never shown"),
+        ("muted", f"angles that training has shown, in {n_trained:,} tokens"),
+        ("plus", f"reached in {n_tokens:,} tokens, and known"),
+        ("minus", f"reached in {n_tokens:,} tokens, but never shown in training"),
     ]
-    for row, (name, words) in enumerate(legend):
-        top = y + 18 + 20 * row
-        body += [rect(4, top, 18, 10, name, fill_opacity=0.35 if name == "muted" else 1),
-                 text(28, top + 10, words, **START)]
+    for row, (shade, words) in enumerate(legend):
+        top = y + 20 * row
+        body += [rect(4, top, 18, 10, shade, fill_opacity=0.35 if shade == "muted" else 1),
+                 text(30, top + 9.5, words, **START)]
     alt = (f"Turns of pairs {', '.join(map(str, pairs))} in training: "
-           f"{', '.join(_turns(trained[pair]) for pair in pairs)}. "
-           f"In a text of {texts[1]} tokens: {'; '.join(told)}.")
-    return Drawing.from_elements("".join(body), WIDEST, y + 18 + LEGEND, alt)
+           f"{', '.join(_turns(as_trained[pair] * n_trained) for pair in pairs)}. "
+           f"In a text of {n_tokens:,} tokens: {'; '.join(told)}. "
+           f"{title} the steps and angles of training.")
+    return Drawing.from_elements("".join(body), WIDEST, y + 58, alt)
 
 
 def _turns(angle: float) -> str:
@@ -439,12 +448,12 @@ def _turns(angle: float) -> str:
     return f"{turns:,.0f}" if turns > 10 else f"{turns:.2f}"
 
 
-def _sweep_of(x: float, y: float, begin: float, end: float, radius: float, **look: Any) -> str:
-    """Return an arc with the clock, from one angle to another; a sector if it is to be filled."""
-    if end - begin > 2 * pi - 1e-6:
-        return tag("circle", cx=x, cy=y, r=radius, **{"fill": "none", **look})
-    ends = [(x + radius * sin(a), y - radius * cos(a)) for a in (begin, end)]
-    (x1, y1), (x2, y2) = ((number(a), number(b)) for a, b in ends)
-    arc = f"A{number(radius)} {number(radius)} 0 {int(end - begin > pi)} 1 {x2} {y2}"
-    path = f"M{x1} {y1}{arc}" if "fill" not in look else f"M{number(x)} {number(y)}L{x1} {y1}{arc}z"
-    return tag("path", d=path, **{"fill": "none", **look})
+def _step(x: float, y: float, angle: float) -> str:
+    """Return a hand before and after a step of less than half a turn, and the sector between."""
+    up, tip = f"{number(x)} {number(y - TURN_RADIUS)}", (x + TURN_RADIUS * sin(angle),
+                                                         y - TURN_RADIUS * cos(angle))
+    end, reach = " ".join(map(number, tip)), number(TURN_RADIUS)
+    sector = f"M{number(x)} {number(y)}L{up}A{reach} {reach} 0 0 1 {end}z"
+    return (tag("circle", cx=x, cy=y, r=TURN_RADIUS, fill="none", stroke="muted")
+            + tag("path", d=sector, fill="ink", fill_opacity="0.15", stroke="ink",
+                  stroke_width=1.5))

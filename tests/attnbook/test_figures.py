@@ -140,15 +140,18 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
     assert half.svg.count('fill-opacity="0.138"') == 3
 
 
-def test_a_ring_is_brown_where_a_longer_text_leaves_the_angles_of_training() -> None:
+def test_a_bar_is_brown_where_a_longer_text_leaves_the_angles_of_training() -> None:
     """Training shows 2 radians and 1; the longer text reaches 4 and 2, and slower 2.5 and 1."""
     drawing = drawn("angles_reached")
-    assert drawing.alt.endswith("as it was 32, 0.64, 0.32; slower 16, 0.40, 0.16.")
-    arcs = re.findall(r'<path d="(M[^"]+)"[^>]*stroke="var\(--attn-minus', drawing.svg)
-    assert len(arcs) == 3  # as it was in two pairs, and slower in the first of them
-    for arc, angle in zip(arcs, [2, 1, 0.5], strict=True):
-        x1, y1, radius, *_, x2, y2 = map(float, re.findall(r"-?[\d.]+", arc))
-        assert 2 * np.arcsin(np.hypot(x2 - x1, y2 - y1) / 2 / radius) == pytest.approx(angle, 0.02)
+    assert "as it was 32, 0.64, 0.32; slower 16, 0.40, 0.16. Nothing keeps" in drawing.alt
+    brown = r'<rect[^>]* width="([\d.]+)" height="10" fill="var\(--attn-minus'
+    bars = re.findall(brown, drawing.svg)
+    radians = [float(width) * 2 * np.pi / 88 for width in bars[:-1]]  # the last is the legend's
+    assert radians == pytest.approx([2, 1, 0.5], abs=0.001)
+    # A step that is another, and an angle that is not reached, are crossed.
+    assert [mark for mark in texts(drawing) if mark in "✓✗"] == [*"✓✗✗✗✗✓"]
+    ways = {"as it was": [1.0, 0.02, 0.01], "rescued": [1.0, 0.01, 0.005]}
+    assert "Only rescued keeps" in figures.angles_reached(ways, 100, 200, (0, 1, 2)).alt
 
 
 def test_the_handout_differs_where_half_a_unit_of_the_last_digit_does_not_explain_it() -> None:

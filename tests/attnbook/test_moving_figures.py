@@ -91,6 +91,14 @@ def clock_hands() -> Rows:
     yield from sinusoidal(7, 10)
 
 
+def eight_bits() -> Rows:
+    """Powers of 2: e4m3 holds them as they are, or the number that they become is there too."""
+    for offset in (0, 4, 8):
+        exact = 2.0 ** torch.tensor([offset, offset + 4, offset - 13])
+        held = exact.clamp(max=448).to(torch.float8_e4m3fn).float()
+        yield [n for pair in zip(exact, held, strict=True) for n in dict.fromkeys(map(float, pair))]
+
+
 def first_screen() -> Rows:
     for sentence in ("the boat reached the bank of the river", "she paid cash at the bank"):
         # Two places of one word have the same row, which the table has once.
@@ -241,7 +249,7 @@ def word_in_context() -> Rows:
 # The first column of numbers.
 TABLES: dict[Callable[[], Rows], int] = {
     attention_stepper: 2, attention_steps: 3, cache_filling: 2, chosen_keys: 0, clock_hands: 1,
-    first_screen: 2, forms_explorer: 1, looking_back: 1, matrix_product: 2,
+    eight_bits: 1, first_screen: 2, forms_explorer: 1, looking_back: 1, matrix_product: 2,
     memory_levels: 3, online_row: 3, permuted: 3, recall_explorer: 1, ring_timetable: 3,
     scaling_explorer: 1, temperature_explorer: 1, tile_walk: 4, which_head: 2, word_in_context: 2,
 }

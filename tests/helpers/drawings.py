@@ -121,7 +121,7 @@ def head_explorer() -> figures.MovingDrawing:
 
 STILL: dict[str, Callable[[], figures.Drawing]] = {
     "angles_reached": lambda: figures.angles_reached(
-        {"as it was": [1.0, 0.02, 0.01], "slower": [0.5, 0.0125, 0.005]}, 100, 200, [0, 1, 2]
+        {"as it was": [1.0, 0.02, 0.01], "slower": [0.5, 0.0125, 0.005]}, 100, 200, (0, 1, 2)
     ),
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
@@ -130,7 +130,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
     "cosine_histograms": lambda: figures.cosine_histograms(cosines()),
-    "eight_bits": lambda: figures.eight_bits([(0, 4), (4, 0), (8, 4)]),
     "head_weights": lambda: figures.head_weights(
         {"p?": [0.2, 0.8, 0], "q?": [0, 0.4, 0.6]}, "pqr", np.arange(24).reshape(3, 8) / 8
     ),
@@ -208,6 +207,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         first=8,
     ),
     "clock_hands": lambda: figures.clock_hands(7, 10, start=4),
+    "eight_bits": figures.eight_bits,
     "first_screen": lambda: figures.first_screen(),
     "forms_explorer": lambda: figures.forms_explorer(*formed()),
     "handout_links": lambda: figures.handout_links(examples.published_identity()),
