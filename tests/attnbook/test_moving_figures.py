@@ -204,6 +204,16 @@ def scaling_explorer() -> Rows:
         yield *largest, *((rule.score_std, rule.largest, rule.entropy) for rule in rules.values())
 
 
+def state_layer() -> Rows:
+    S, k, q, v = np.array([[2.0, 4], [6, 8]]), np.array([0.6, 0.8]), np.array([0.8, 0.6]), (8, -0.6)
+    faded, old = 0.5 * S, 0.5 * k @ S
+    row = 0.5 * (v - old)
+    new = faded + [entry * row for entry in k]
+    yield *S, 0.5, *faded
+    yield *faded, k, old, v, v - old, 0.5, row, *(new - faded), *new
+    yield *new, q, q @ new
+
+
 def temperature_explorer() -> Rows:
     for temperature in (0.5, 1.0, 4.0):
         weights = softmax(np.array([0.0, 2.0, -1.0]) / temperature)
@@ -251,7 +261,8 @@ TABLES: dict[Callable[[], Rows], int] = {
     attention_stepper: 2, attention_steps: 3, cache_filling: 2, chosen_keys: 0, clock_hands: 1,
     eight_bits: 1, first_screen: 2, forms_explorer: 1, looking_back: 1, matrix_product: 2,
     memory_levels: 3, online_row: 3, permuted: 3, recall_explorer: 1, ring_timetable: 3,
-    scaling_explorer: 1, temperature_explorer: 1, tile_walk: 4, which_head: 2, word_in_context: 2,
+    scaling_explorer: 1, state_layer: 1, temperature_explorer: 1, tile_walk: 4, which_head: 2,
+    word_in_context: 2,
 }
 
 

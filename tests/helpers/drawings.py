@@ -137,7 +137,6 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         [[1.0, -2.0, 0.0], [0.5, np.inf, np.nan]], name="scores", rows=["p", "q"]
     ),
     "layer_today": figures.layer_today,
-    "state_layer": figures.state_layer,
     "hull": lambda: figures.hull(
         [[0, 0], [4, 0], [0, 2], [1, 0.5]], [[1, 1], [2, 0.5], [0.5, 0.5], [1, 0.5]], list("abcd")
     ),
@@ -237,6 +236,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
         (0.0, -1.5), (1.0, -1.0), ("sat", "cat"), start=(1, 1)
     ),
     "scaling_explorer": lambda: figures.scaling_explorer(SIZES, start=16, n_draws=50),
+    "state_layer": lambda: figures.state_layer(),
     "temperature_explorer": lambda: figures.temperature_explorer(
         [0.0, 2.0, -1.0], ["p", "q", "r"], powers=(-1, 0, 2)
     ),
