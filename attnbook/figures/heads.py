@@ -24,9 +24,9 @@ from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.products import lowered
 
-# `head_weights`: the tops of the tokens and of the outputs, how high the arcs rise, and the sides
-# of a number.
-TOKENS, OUTPUTS, ARCS, ENTRY = 96.0, 176.0, 36.0, (27.0, 28.0)
+# `head_weights`: the tops of the tokens and of the outputs, how high the arcs rise, the sides of
+# a number, and the room between the heads.
+TOKENS, OUTPUTS, ARCS, ENTRY, APART = 96.0, 176.0, 36.0, (27.0, 28.0), 16.0
 
 
 def _arc(x1: float, x2: float, base: float) -> str:
@@ -71,29 +71,35 @@ Head 1, down: p 1.00, q 0.00 gives 2.0. The mean of both rows, p 0.50, q 0.50, g
         return cells
 
     for n, (ask, given) in enumerate(zip(weights, table, strict=True)):
-        # The outputs touch in the middle, and each head stands above its own.
+        # The outputs touch in the middle. Each head stands above its own, and there is room between
+        # the heads; a token's box is as wide as its word needs.
         left, shade = 4 + n * room, ("plus", "minus")[n]
-        step = room / len(tokens)
-        middles = [left + step * (j + 0.5) for j in range(len(tokens))]
+        widths = np.array([7.2 * len(token) for token in tokens])
+        widths += (room - APART - 4 * (len(tokens) - 1) - widths.sum()) / len(tokens)
+        edges = left + APART / 2 + np.cumsum(widths + 4) - widths - 4
+        middles = (edges + widths / 2).tolist()
         body += [text(left + room / 2, 44, f"head {n}: “{ask}”", font_weight="600", fill=shade)]
         for j, (x, token) in enumerate(zip(middles, tokens, strict=True)):
             weight = float(given[j])
             body += [
                 tag("path", d=_arc(middles[0], x, TOKENS), fill="none", stroke="weight",
                     stroke_width=number(9 * weight)),
-                rect(x - step / 2 + 1.5, TOKENS, step - 3, 26, "weight",
+                rect(x - widths[j] / 2, TOKENS, widths[j], 26, "weight",
                      fill_opacity=number(0.3 * weight), stroke="key" if j else "query",
                      stroke_width=1 if j else 2.5, stroke_dasharray="5 3" if j else None),
                 text(x, TOKENS + 18, token),
                 text(x, TOKENS + 43, f"{weight:.2f}", fill="weight",
                      font_weight="600" if weight >= 0.5 else "400", **HALO),
             ]
-        top = middles[int(given.argmax())]
+        most = int(given.argmax())
+        top, mostly = middles[most], "mostly " * bool(given[most] < 0.995)
         body += [arrow(top, TOKENS + 50, top, OUTPUTS - 4, shade, 2),
-                 *row(left, OUTPUTS, given @ v, shade)]
+                 *row(left, OUTPUTS, given @ v, shade),
+                 text(left + room / 2, OUTPUTS + high + 17, f"{mostly}address in “{tokens[most]}”",
+                      fill=shade)]
         told.append(f"Head {n}, {ask}: {_shared(tokens, given)} gives {_listed(given @ v)}")
     mean = table.mean(axis=0)
-    foot = OUTPUTS + high
+    foot = OUTPUTS + high + 20
     body += [
         tag("path", d=f"M5 {number(foot + 5)}v7h{number(2 * room - 2)}v-7", fill="none",
             stroke="ink", stroke_width=1.5),
@@ -225,7 +231,7 @@ Two heads: 4 of 4 are right.'
 # `heads_diagram`: a number's side, the room for the names at the left and between heads, which row
 # and column the last product frames (they cross no name), the tops of the rows, and how much is
 # seen of the heads that are not followed.
-UNIT, SIDE, BETWEEN, FRAMED, PALE = 6.0, 86.0, 28.0, (-1, 6), "0.35"
+UNIT, SIDE, BETWEEN, FRAMED, PALE = 6.0, 86.0, 28.0, (-1, 6), "0.5"
 COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
 TOPS = (32.0, 112.0, 192.0, 266.0, 340.0)
 

@@ -23,7 +23,7 @@ from attnbook.figures.drawing import (
 )
 from attnbook.figures.labels import END, HALO, START, decimal
 
-LEFT, RIGHT, TOP, ROW, HIGH = 84.0, 440.0, 30.0, 92.0, 44.0
+LEFT, RIGHT, TOP, ROW, HIGH = 92.0, 434.0, 30.0, 92.0, 44.0
 # In units of √d_k: where the axis begins, and how wide a bar of a histogram is.
 FIRST, BAR = -4.0, 0.2
 
@@ -68,23 +68,23 @@ def matching_keys(
     title = f"Matching keys move away: {ahead} × √dₖ"
     body, told = [headline(2, 18, title, "title")], []
     for place, (d_k, (one, two)) in enumerate(pairs.items()):
-        base = TOP + ROW * (place + 1) - 26
+        base = TOP + ROW * (place + 1) - 34
         body += [line(LEFT, base, RIGHT, base, "muted"),
-                 text(2, base - 4, f"dₖ = {d_k}", font_weight="600", font_size=15, **START),
+                 text(2, base - 9, f"dₖ = {d_k}", font_weight="600", font_size=15, **START),
                  hump(one, base, "muted"), hump(two, base, "key")]
         start, end = x(one.mean()), x(two.mean())
-        body += [line(start, base - HIGH - 6, start, base + 18, "ink", "2 3"),
-                 line(end, base - HIGH - 6, end, base + 18, "key", "2 3"),
-                 arrow(start, base + 14, end, base + 14, "ink", 2)]
+        body += [line(start, base - HIGH - 6, start, base + 28, "ink", "2 3"),
+                 line(end, base - HIGH - 6, end, base + 28, "key", "2 3"),
+                 arrow(start, base + 24, end, base + 24, "ink", 2)]
         words = f"{decimal(leads[place] * sqrt(d_k), 0)} = {decimal(leads[place], 0)} × √{d_k}"
         wide = end - start > 7 * len(words)
-        body.append(text((start + end) / 2 if wide else end + 10, base + (10 if wide else 18),
+        body.append(text((start + end) / 2 if wide else end + 10, base + (17 if wide else 28.5),
                          words, font_weight="600", **({} if wide else START), **HALO))
         told.append(f"at dₖ = {d_k} random keys have the mean {decimal(one.mean(), 1)} and the "
                     f"std {decimal(one.std(), 1)}, matching keys {decimal(two.mean(), 1)} and "
                     f"{decimal(two.std(), 1)}")
     # The names stand in the last row, where there is room between the humps.
-    middle = TOP + ROW * len(pairs) - 26 - HIGH / 2
+    middle = TOP + ROW * len(pairs) - 34 - HIGH / 2
     one, two = list(pairs.values())[-1]
     body += [text(x(one.mean() + 2), middle - 10, "random keys", fill="muted", font_weight="600",
                   **START),

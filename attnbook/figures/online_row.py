@@ -117,6 +117,7 @@ def online_row(scores: ArrayLike, value: ArrayLike) -> MovingDrawing:
         y, old = up(step.m), up(step.before)
         body = [
             headline(4, 18, title, "title"),
+            text(4, 39, "A bar: height = exp(score − m), width = the key’s value", **START),
             line(LEFT, FOOT, RIGHT, FOOT, "muted"),
             tag("line", x1=LEFT, y1=old, x2=RIGHT, y2=old, stroke="muted", stroke_dasharray="5 4",
                 opacity=number(rise), data_part="old"),

@@ -12,7 +12,7 @@ from attnbook.figures.drawing import Array, axis_title, headline, line, number, 
 from attnbook.figures.labels import END, HALO, START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving, strips
 
-LEFT, RIGHT, TOP, FOOT, WIDTH = 54.0, 298.0, 60.0, 250.0, 444.0
+LEFT, RIGHT, TOP, FOOT, WIDTH = 34.0, 298.0, 84.0, 264.0, 444.0
 APART = 17.0  # from one label to the next
 COLUMNS = "oldest", "newest", "numbers kept"
 # Colour is never the only carrier: series differ in colour, dash and width.
@@ -68,14 +68,16 @@ def recall_explorer(
         y = FOOT - unit * level
         still.append(line(LEFT, y, RIGHT, y, "grid" if level else "muted"))
         still.append(text(LEFT - 8, y + 4.5, str(level), text_anchor="end"))
-    still.append(axis_title(14, (TOP + FOOT) / 2, "cosine of answer and value", upright=True))
+    still.append(axis_title(4, TOP - 20, "read back: cosine with the value written (1: the same)",
+                            **START))
     for place in (counts[-1] * quarter // 4 for quarter in range(5)):
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
-    still.append(axis_title(WIDTH - 4, FOOT + 37, "at a dot: numbers kept", **END))
-    written = f"pairs, oldest first (means of {step})"
-    still.append(axis_title(LEFT, FOOT + 37, written, **START))
+    still.append(axis_title(WIDTH - 4, FOOT + 37, "name: numbers kept", **END))
+    for row, words in enumerate(("which pair is asked for (oldest: 0)",
+                                 f"a point: the mean of {step} pairs")):
+        still.append(axis_title(LEFT, FOOT + 37 + 18 * row, words, **START))
     middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
@@ -122,7 +124,7 @@ def recall_explorer(
         draw,
         [Control("pairs", "pairs written", tuple(map(str, counts)), len(counts) - 1, pace=0.6)],
         WIDTH,
-        FOOT + 46,
+        FOOT + 64,
         columns=("pairs", *(f"{name}: {end}" for name in means for end in COLUMNS)),
         about="what is read back of each pair",
     )
