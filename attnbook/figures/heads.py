@@ -231,7 +231,7 @@ Two heads: 4 of 4 are right.'
 # `heads_diagram`: a number's side, the room for the names at the left and between heads, which row
 # and column the last product frames (they cross no name), the tops of the rows, and how much is
 # seen of the heads that are not followed.
-UNIT, SIDE, BETWEEN, FRAMED, PALE = 6.0, 86.0, 28.0, (-1, 6), "0.5"
+UNIT, SIDE, BETWEEN, FRAMED, PALE = 6.0, 86.0, 28.0, (-1, 6), "0.4"
 COLOUR_OF, SHADES = {"Q": "query", "K": "key", "V": "value"}, (0.12, 0.3, 0.5, 0.7)
 TOPS = (32.0, 112.0, 192.0, 266.0, 340.0)
 
