@@ -97,35 +97,26 @@ def score_growth(samples: Mapping[int, ArrayLike]) -> Drawing:
 
 
 def rule_curves(
-    d_ks: Sequence[int],
-    results: Mapping[int, Mapping[str, experiments.RuleStatistics]],
-    fields: Mapping[str, str],
-    *,
-    log_y: bool = False,
+    d_ks: Sequence[int], measured: Mapping[str, Mapping[str, Sequence[float]]]
 ) -> Drawing:
-    """Return a drawing with one panel a field of `RuleStatistics` and one line a rule, over d_k.
+    """Return a drawing with one panel for each thing that is measured, and one line a rule.
 
-    `fields` maps a field's name to its title on the panel; panels share the vertical axis.
+    `measured` maps the title of a panel to what each rule has at each d_k. Both axes are
+    logarithmic, and the panels share the vertical one.
     """
-    with canvas(3.9, len(fields)) as (figure, panels):
+    numbers = [x for by_rule in measured.values() for found in by_rule.values() for x in found]
+    with canvas(3.9, len(measured)) as (figure, panels):
         words = []
-        bounds = [
-            getattr(r, f) for rules in results.values() for r in rules.values() for f in fields
-        ]
-        for axes, (field, title) in zip(panels, fields.items(), strict=True):
-            for rule, look in zip(experiments.RULES, SERIES, strict=True):
-                values = [getattr(results[d_k][rule], field) for d_k in d_ks]
-                axes.plot(d_ks, values, label=DIVISORS[rule], markersize=6, **look)
-                words.append(f"{title}, {rule}: from {values[0]:.3g} to {values[-1]:.3g}")
-            powers_axis(axes, d_ks, len(fields))
+        for axes, (title, by_rule) in zip(panels, measured.items(), strict=True):
+            for (rule, found), look in zip(by_rule.items(), SERIES, strict=True):
+                axes.plot(d_ks, found, label=DIVISORS[rule], markersize=6, **look)
+                words.append(f"{title}, {rule}: from {found[0]:.3g} to {found[-1]:.3g}")
+            powers_axis(axes, d_ks, len(measured))
             axes.set_xlabel("dₖ")
             axes.set_title(title)
             axes.grid(axis="y")
-            if log_y:
-                axes.set_yscale("log")
-                axes.set_ylim(min(bounds) / 2, max(bounds) * 2)
-            else:
-                axes.set_ylim(0.0, 1.04)
+            axes.set_yscale("log")
+            axes.set_ylim(min(numbers) / 2, max(numbers) * 2)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         alt = f"Three rules over d_k from {d_ks[0]} to {d_ks[-1]}. " + "; ".join(words) + "."
         return Drawing.from_matplotlib(figure, alt)

@@ -52,7 +52,7 @@ def test_the_table_as_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(table) == list(WAYS) and {len(row) for row in table.values()} == {10}
     choosing.show()
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["seed", "the", "eight", *map(str, range(10))] and len(lines) == 9
+    assert head.split() == ["seed", "the", "eight", *map(str, range(10))] and len(lines) == 10
     shares = [f"{share:.2f}" for share in table["short: taught product"]]
     assert lines[-1].split()[:4] == ["short:", "taught", "product", "0.50-0.63"]
     assert lines[-1].split()[4:] == shares

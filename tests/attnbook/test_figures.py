@@ -83,7 +83,7 @@ def test_one_language_of_colour() -> None:
 def test_every_public_drawing_has_an_image() -> None:
     offered = dict(inspect.getmembers(figures, inspect.isfunction))
     functions = offered.keys() - {"moving", "needs"}
-    variants = {"rule_curves_log": "rule_curves", "matrix_product": "matrix_equation"}
+    variants = {"matrix_product": "matrix_equation"}
     assert functions == {variants.get(name, name) for name in DRAWINGS}
 
 

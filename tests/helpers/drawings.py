@@ -163,10 +163,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
     "rule_curves": lambda: figures.rule_curves(
-        SIZES, rules(), {"largest": "largest weight", "entropy": "entropy"}
-    ),
-    "rule_curves_log": lambda: figures.rule_curves(
-        SIZES, rules(), {"gradient_mean": "mean"}, log_y=True
+        [4, 16, 64],
+        {"mean": {"1": [1, 2, 3], "sqrt(d_k)": [1, 1, 1], "d_k": [1, 0.5, 0.2]},
+         "median": {"1": [1, 0.1, 0.01], "sqrt(d_k)": [1, 1, 1], "d_k": [1, 0.5, 0.2]}},
     ),
     "score_growth": lambda: figures.score_growth(sampled()),
     "sheet_costs": figures.sheet_costs,
