@@ -63,15 +63,16 @@ def test_what_a_phone_folds_away_opens_by_touch_and_by_keyboard(
 
 
 @pytest.mark.quick
-def test_a_folded_solution_opens(open_page: OpenPage) -> None:
+@pytest.mark.parametrize("name", ["Solution", "Check"])
+def test_a_folded_solution_and_its_check_open(open_page: OpenPage, name: str) -> None:
     page = open_page("chapters/01_lookup").page
-    solution = page.locator("details.hide", has_text="Solution").first
-    assert not solution.locator("pre").first.is_visible()
-    summary = solution.locator("summary")
-    assert str(summary.text_content()).strip().startswith("Solution")
+    fold = page.locator("details.hide", has_text=f"{name} 1").first
+    assert not fold.locator("pre").first.is_visible()
+    summary = fold.locator("summary")
+    assert str(summary.text_content()).strip() == f"{name} 1"
     summary.focus()
     page.keyboard.press("Enter")
-    solution.locator("pre").first.wait_for()
+    fold.locator("pre").first.wait_for()
 
 
 def test_less_motion_is_respected(open_page: OpenPage) -> None:

@@ -64,9 +64,19 @@ def complete(app: Sphinx, config: Config) -> None:
 
 
 def name_folded_cells(app: Sphinx, doctree: nodes.document) -> None:
-    """Name a cell that is folded whole by the title in its first line, as Colab does."""
+    """Name a cell that is folded whole by the title in its first line, as Colab does.
+
+    The check of an exercise is folded too, because many a check computes what the exercise asks.
+    """
+    n_checks = 0
     for cell in doctree.findall(nodes.container):
-        if cell.get("nb_element") == "cell_code" and cell.get("hide_mode") == "all":
+        if cell.get("nb_element") != "cell_code":
+            continue
+        if "tag_check" in cell["classes"]:
+            n_checks += 1
+            cell["hide_mode"], cell["prompt_show"] = "all", f"Check {n_checks}"
+            cell["prompt_hide"] = cell["prompt_show"]
+        elif cell.get("hide_mode") == "all":
             title = re.match(r"#\s*@title\s+(.+)", cell.astext().lstrip())
             if title:
                 cell["prompt_show"] = title[1].strip()
