@@ -82,6 +82,20 @@ def name_folded_cells(app: Sphinx, doctree: nodes.document) -> None:
                 cell["prompt_show"] = title[1].strip()
 
 
+def begin_with_questions(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the questions from earlier chapters under the line that says what a page needs.
+
+    In a notebook they come after the set-up, which they need, and so between a problem and its
+    figure.
+    """
+    for section in doctree.children[:1]:
+        said = [part for part in section.children if isinstance(part, nodes.paragraph)]
+        asked = [part for part in section.children if "tag_quiz" in part.get("classes", [])]
+        if said and asked:
+            section.remove(asked[0])
+            section.insert(section.index(said[0]) + 1, asked[0])
+
+
 def say_in_words(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -177,6 +191,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("comments_config", {}, "")
     app.connect("config-inited", complete, priority=100)
     app.connect("doctree-read", name_folded_cells)
+    app.connect("doctree-read", begin_with_questions)
     app.connect("html-page-context", say_in_words, priority=100)
     app.connect("html-page-context", add_notebook_links)
     app.connect("build-finished", finish, priority=900)
