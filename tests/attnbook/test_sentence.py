@@ -54,6 +54,24 @@ def test_a_topic_can_mislead_as_the_first_page_says() -> None:
     assert leans["plain mean"] > 0.1 and leans["attention"] < -0.1
 
 
+LITTLE = ("a", "and", "from", "he", "i", "in", "the")
+
+
+def test_attention_against_equal_weights_without_little_words() -> None:
+    """As the first page says: ahead in the sentences that it offers, behind in another one."""
+    ahead = []
+    for text, asks in (*sentence.OPENING, ("the cat chased the mouse", 4)):
+        tokens = text.split()
+        to = sentence.vectors(sentence.SENSES[tokens[asks]].split())
+        axis = to[1] - to[0]
+        rest = [one for one in tokens if one not in (tokens[asks], *LITTLE)]
+        ways = sentence.averages(tokens, asks, 8)
+        plain, rival = ways["plain mean"] @ axis, sentence.vectors(rest).mean(axis=0) @ axis
+        moves = ways["attention"] @ axis - plain
+        ahead.append(abs(moves) > abs(rival - plain) + 0.05 and moves * (rival - plain) > -0.01)
+    assert ahead == [True, True, True, False]
+
+
 def test_scripts_hold_all_words_and_where_the_others_are_near() -> None:
     words, others = (
         json.loads(text.removeprefix("window.attnSentence = ").removesuffix(";\n"))

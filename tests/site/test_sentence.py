@@ -17,7 +17,7 @@ from tests.site.conftest import OpenPage
 
 SENTENCES = """\
 the cat chased the mouse
-the mouse and the keyboard of my computer
+i wrote a python program
 we ate strawberry jam on toast
 we sat in a traffic jam on the road
 the virus gave the child a fever
@@ -121,7 +121,7 @@ def test_a_sentence_is_typed_clicked_switched_and_sent_on(open_page: OpenPage) -
     visit = open_page("index", width=360, height=780, motion="reduce")
     page = visit.page
     said, words = page.locator(".sentence-said"), page.locator(".sentence-words")
-    told = "“mouse” takes 73% from “cat”: nearer to animal than the plain mean"
+    told = "“python” takes 82% from “program”: nearer to software than the plain mean"
     assert said.text_content() == told
     # By keyboard alone: the line, then the words, then the divisors.
     line = page.get_by_label("Type a sentence, click a word:")
