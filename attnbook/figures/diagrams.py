@@ -47,14 +47,15 @@ TOLD = (
 
 
 def attention_steps(
-    X: ArrayLike, W_Q: ArrayLike, W_K: ArrayLike, W_V: ArrayLike, tokens: Sequence[str]
+    X: ArrayLike, W_Q: ArrayLike, W_K: ArrayLike, W_V: ArrayLike, tokens: Sequence[str],
+    start: int = 0,
 ) -> MovingDrawing:
     """Return the moving drawing of the way from X to the output, with the numbers of all matrices.
 
     The steps come one after another: a matrix gets its colours, and its part of the formula is lit.
     Until then its numbers are grey. A token can be chosen: its row is framed in every matrix where
     rows are what tokens ask for, and only this row has its numbers; of K and V, all is framed. It
-    opens on the first token, with its output.
+    opens on the token `start`, with its output.
 
     Shapes:
         X (3, d_model), W_Q and W_K (d_model, d_k), W_V (d_model, d_v), three tokens; d_model up to
@@ -137,7 +138,7 @@ def attention_steps(
 
     controls = (
         Control("step", "step", STEPS, 5, pace=1.6),
-        Control("row", "row", ("all", *names), 1),
+        Control("row", "row", ("all", *names), start + 1),
     )
     columns, high = ("matrix", "chapter", "token", "row"), ROWS[3] + n * HIGH + 20
     return moving(draw, controls, WIDEST, high, columns=columns, about="the way to the output")
