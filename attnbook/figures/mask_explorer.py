@@ -14,7 +14,7 @@ from attnlib import masks
 # Each kind of mask: its rule, with a gap where the size stands, and its maker from L, S and size.
 KINDS: dict[str, tuple[str, Callable[[int, int, int], Array]]] = {
     "causal, top-left": ("j ≤ i", lambda L, S, size: masks.causal(L, S)),
-    "causal, bottom-right": (
+    "causal, bottom-right": (  # on the sheet alone
         "j ≤ i + S − L",
         lambda L, S, size: masks.causal(L, S, align="bottom-right"),
     ),
@@ -27,6 +27,12 @@ KINDS: dict[str, tuple[str, Callable[[int, int, int], Array]]] = {
     "causal, left padding": (
         "S − {} ≤ j ≤ i",
         lambda L, S, size: masks.combine(masks.causal(L, S), _padding(L, S, size, "left")),
+    ),
+    "causal, two documents": (
+        "j ≤ i, and both before {} or neither",
+        lambda L, S, size: masks.combine(
+            masks.causal(L, S), masks.document(*(1 * (np.arange(n) < size) for n in (L, S)))
+        ),
     ),
 }
 # Narrow enough for a phone with eight keys.
@@ -108,17 +114,18 @@ def mask_explorer(
     n_keys: Sequence[int] = (3, 5, 8),
     sizes: Sequence[int] = (0, 1, 2, 3),
     *,
-    start: tuple[str, int, int] = ("window", 5, 2),
+    start: tuple[str, int, int] = ("causal, left padding", 5, 3),
 ) -> MovingDrawing:
     """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
     One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
-    of a window to the left, or the length of a sequence without its padding. Where the mask has a
-    size, a click on a key sets it: the window of the last query begins there, the sequence ends
-    there or begins there. Every mask comes from `attnlib.masks`; `start` is the first frame's
-    (kind, S, size).
+    of a window to the left, the length of a sequence without its padding, or that of the first
+    document. Where the mask has a size, a click on a key sets it: the window of the last query
+    begins there, the sequence or the first document ends there, or the sequence begins there.
+    Every mask comes from `attnlib.masks`; `start` is the first frame's (kind, S, size).
     """
-    kinds, lengths, reaches = options = (tuple(KINDS), tuple(n_keys), tuple(sizes))
+    shown = tuple(kind for kind in KINDS if kind != "causal, bottom-right")
+    kinds, lengths, reaches = options = (shown, tuple(n_keys), tuple(sizes))
     header = (
         "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
         "pairs", "share", "empty rows",

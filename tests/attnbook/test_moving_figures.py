@@ -333,11 +333,12 @@ def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
         causal = masks.causal(3, n_keys)
         expected = {
             "causal, top-left": causal,
-            "causal, bottom-right": masks.causal(3, n_keys, align="bottom-right"),
             "window": masks.window(3, n_keys, n, 0),
             "right padding": np.tile(np.arange(n_keys) < n, (3, 1)),
             "causal, right padding": causal & (np.arange(n_keys) < n),
             "causal, left padding": causal & (np.arange(n_keys) >= n_keys - n),
+            "causal, two documents": causal
+            & ((np.arange(3)[:, None] < n) == (np.arange(n_keys) < n)),
         }[kind]
         ticks = [parts[f"cell-{i}-{j}"]["opacity"] == "1" for i, j in np.ndindex(3, n_keys)]
         assert ticks == expected.ravel().tolist()
