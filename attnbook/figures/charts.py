@@ -53,6 +53,7 @@ SERIES: tuple[dict[str, Any], ...] = (
     {"color": COLOURS["plus"], "marker": "o", "linestyle": "-"},
     {"color": COLOURS["muted"], "marker": "^", "linestyle": ":"},
 )
+LINES = (*SERIES, {"color": COLOURS["ink"], "marker": "D", "linestyle": "-."})
 
 
 @contextmanager
@@ -99,22 +100,22 @@ def lines(
     alt: str,
     powers: bool = False,
 ) -> Drawing:
-    """Return a drawing of up to three series over the same x, in different colours and dashes.
+    """Return a drawing of up to four series over the same x, in different colours and dashes.
 
     With `powers` both axes are logarithmic, so that a power law is a straight line. Every x has its
     tick. Each of several series has its name at the height of its end, and may end before the
     last x. The axes and the ends of each series follow in the alt text.
 
     Raises:
-        ValueError: for more than three series.
+        ValueError: for more than four series.
     """
-    if not 1 <= len(series) <= len(SERIES):
-        raise ValueError(f"there must be one to {len(SERIES)} series; got {len(series)}")
+    if not 1 <= len(series) <= len(LINES):
+        raise ValueError(f"there must be one to {len(LINES)} series; got {len(series)}")
     with canvas(3.9) as (figure, [axes]):
         kind = ", both axes logarithmic" * powers
         words = [f"{y_title} against {x_title}{kind}"]
         table = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
-        for (name, heights), look in zip(table.items(), SERIES, strict=False):
+        for (name, heights), look in zip(table.items(), LINES, strict=False):
             end = len(heights) - 1
             first, last = f"{heights[0]:.3g} at {x[0]}", f"{heights[end]:.3g} at {x[end]}"
             words.append(f"{name} from {first} to {last}")
@@ -140,7 +141,7 @@ def _names_at_ends(axes: Axes, x: Sequence[int], table: Mapping[str, NDArray[np.
     """
     tall, row = 215.0, 15.0  # points: about the height of the axes, and of a line of letters
     ends = {name: (x[-1], heights[-1]) for name, heights in table.items()}
-    looks = dict(zip(ends, SERIES, strict=False))
+    looks = dict(zip(ends, LINES, strict=False))
     # A sum stays in one line.
     shown = {
         name: wrap(name.replace(" + ", "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"), 14,

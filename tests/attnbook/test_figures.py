@@ -177,6 +177,14 @@ def test_lines_that_end_together_have_their_names_in_the_order_of_the_lines() ->
     assert height["high"] < height["low"]
 
 
+def test_four_lines_differ_in_more_than_colour() -> None:
+    way = {name: [0.1 * i, 0.2 * i] for i, name in enumerate("abcd")}
+    drawing = figures.lines([1, 2], way, x_title="x", y_title="y", alt="four lines that rise").svg
+    dashes = re.findall(r"stroke-dasharray: ([\d., ]+)", drawing)
+    assert len(set(dashes)) == 3  # and one line is whole
+    assert [drawing.count(f">{name}<") for name in way] == [1] * 4
+
+
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)
@@ -197,7 +205,7 @@ WORDS = "one two three four five"
             {"": "ab", "2": "ba"}, np.ones((2, 1, 1, 2, 2)), looks=("a", "b")
         ),
         lambda: figures.weight_held([1.0], dict.fromkeys((2, 4, 8, 16), (0.5,))),
-        lambda: figures.lines([1], dict.fromkeys("abcd", (1,)), x_title="", y_title="", alt=WORDS),
+        lambda: figures.lines([1], dict.fromkeys("abcde", (1,)), x_title="", y_title="", alt=WORDS),
     ],
 )
 def test_what_would_be_drawn_wrong_without_an_error_is_refused(call: Callable[[], object]) -> None:
