@@ -66,11 +66,28 @@ def span(way):
     return f"{eight(way).min():.2f}-{eight(way).max():.2f}"
 
 
-def show():
-    """Print the table, one model a column, with the range of the eight that copy."""
-    print(f"{'seed':21} {'the eight':9} ", *(f"{seed:4}" for seed in range(10)))
+# What a reader sees for the ways of the table.
+LABELS = {
+    "all keys": "all keys",
+    "last 16 keys": "the last 16 keys",
+    "two: exact scores": "two: exact scores",
+    "two: SVD of inputs": "two: SVD, 8 numbers",
+    "two: untaught indexer": "two: indexer, 8 numbers, untaught",
+    "two: untaught product": "two: product, 8 numbers, untaught",
+    "two: taught indexer": "two: indexer, 8 numbers, taught",
+    "two: taught product": "two: product, 8 numbers, taught",
+    "short: taught indexer": "two: indexer, 2 numbers, taught",
+    "short: taught product": "two: product, 2 numbers, taught",
+}
+
+
+def show(*seeds):
+    """Print the share of right guesses for each way: of these models, or the range of the eight."""
+    head = "".join(f"   {seed} " for seed in seeds) or " right guesses"
+    print(f"{'seed' if seeds else '':33}{head}".rstrip())
     for way, found in table().items():
-        print(f"{way:21} {span(way)} ", *(f"{share:.2f}" for share in found))
+        shares = " ".join(f"{found[seed]:.2f}" for seed in seeds) or f"   {span(way)}"
+        print(f"{LABELS[way]:33} {shares}")
 
 
 def scores(layer, X):
@@ -141,7 +158,7 @@ class Indexer(nn.Module):
         sizes = (n_heads * d_index, d_index, n_heads)
         W = [nn.Parameter(torch.randn(d, n) / d**0.5) for n in sizes]
         self.W_q, self.W_k, self.W_w = W
-        # One factor for all scores changes no choice.
+        # This factor changes no choice, only how unequal the shares below are.
         self.d_index, self.scale = d_index, sizes[0] ** -0.5
 
     def forward(self, X):

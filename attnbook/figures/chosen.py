@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnbook.figures.drawing import Drawing, axis_title, line, number, rect, tag, text
+from attnbook.figures.drawing import Drawing, arrow, axis_title, line, number, rect, tag, text
 from attnbook.figures.labels import START
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 
@@ -120,9 +120,10 @@ def chosen_keys(
 
 
 def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int]) -> Drawing:
-    """Return a drawing of what the last token reads: its window, and the chosen entries.
+    """Return a drawing of the last token's way through a layer of DeepSeek-V4 (CSA).
 
-    An entry is made of the tokens of its group, and, by paler lines, of the group before.
+    It reads its window and the chosen entries. An entry is made of the tokens of its group, and, by
+    paler lines, of the group before. Each step below has the name of what does it on the page.
 
     Args:
         n_tokens: T.
@@ -130,34 +131,51 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
         window: so many of the last tokens are read one by one.
         chosen: the entries that are read.
     """
-    wide, left = 12.0, 8.0
-    total, n_entries = left * 2 + n_tokens * wide, n_tokens // size
-    parts = [axis_title(left, 20, f"{n_tokens} tokens; the last one asks", **START)]
+    wide, left, top = 12.0, 8.0, 124.0
+    right, n_entries = left + n_tokens * wide, n_tokens // size
+    steps = {
+        f"an indexer scores all {n_entries} entries, and chooses {len(chosen)}": "visible",
+        f"softmax over {len(chosen)} + {window} keys, and a sink": "attention",
+        "the output is turned back by the query's place": "turn",
+        "the output map: two matrices": "o_a_proj, o_b_proj",
+    }
+    parts = [text(left, 18, f"{n_tokens} tokens; the last one asks. Dark: what it reads", **START)]
     for place in range(n_tokens):
-        read = place >= n_tokens - window
-        look = {"fill_opacity": 0.75} if read else {"fill_opacity": 0.12}
+        look = {"fill_opacity": 0.75 if place >= n_tokens - window else 0.12}
         parts.append(rect(left + place * wide + 1, 30, wide - 2, 22, "key", **look))
-    asks = left + (n_tokens - 0.5) * wide
-    parts.append(rect(asks - wide / 2, 29, wide, 24, "none", stroke="query", stroke_width=2.5))
+    parts.append(rect(right - wide, 29, wide, 24, "none", stroke="query", stroke_width=2.5))
     for entry in range(n_entries):
-        x, span = left + entry * size * wide, size * wide
-        look = {"fill_opacity": 0.75} if entry in chosen else {"fill_opacity": 0.12}
+        x, middle = left + entry * size * wide, left + (entry + 0.5) * size * wide
         for part in range(-size if entry else 0, size):
             stroke = "muted" if part >= 0 else "grid"
-            parts.append(line(x + (part + 0.5) * wide, 53, x + span / 2, 84, stroke))
-        parts.append(rect(x + span / 2 - 17, 84, 34, 24, "value", **look))
-        parts.append(axis_title(x + span / 2, 124, "read" if entry in chosen else "·"))
-    counted = f"{n_entries} entries, one for {size} tokens"
-    foot = f"{counted}: an indexer scores all, {len(chosen)} are read"
+            parts.append(line(x + (part + 0.5) * wide, 53, middle, 84, stroke))
+        look = {"fill_opacity": 0.75 if entry in chosen else 0.12}
+        parts += [rect(middle - 17, 84, 34, 24, "value", **look),
+                  line(middle, 108, middle, top, "muted")]
+        if entry in chosen:
+            parts.append(arrow(middle, top + 26, middle, top + 44, "muted"))
+    for step, (words, function) in enumerate(steps.items()):
+        y = top + 44 * step
+        if step > 1:
+            parts.append(arrow((left + right) / 2, y - 18, (left + right) / 2, y, "muted"))
+        parts += [
+            rect(left, y, right - left, 26, "paper", stroke="ink", rx=4),
+            text(left + 8, y + 18, words, **START),
+            text(right - 8, y + 18, function, text_anchor="end", fill="muted"),
+        ]
+    beside = right + 12
+    parts += [line(right + 2, 41, beside, 41, "muted"), line(beside, 41, beside, top + 57, "muted"),
+              arrow(beside, top + 57, right, top + 57, "muted")]
+    y = top + 44 * len(steps) + 6
     parts += [
-        axis_title(left, 148, foot, **START),
-        axis_title(left, 168, f"Dark tokens: the last {window}, read one by one", **START),
-        axis_title(left, 188, f"Pale lines: from the {size} tokens before, too", **START),
+        text(left, y, f"Pale lines: an entry takes from the {size} before, too", **START),
+        text(right - 8, y, "entries", text_anchor="end", fill="muted"),
     ]
     names = ", ".join(map(str, chosen[:-1])) + f" and {chosen[-1]}"
+    told = "; ".join(f"{words} ({function})" for words, function in steps.items())
     alt = (
         f"Query {n_tokens - 1} of {n_tokens} tokens reads the last {window} tokens one by one, and "
         f"entries {names} of {n_entries}. Each is made of the {size} tokens of its group, and of "
-        f"the {size} before."
+        f"the {size} before. Then, from top to bottom: {told}."
     )
-    return Drawing.from_elements("".join(parts), total, 200, alt)
+    return Drawing.from_elements("".join(parts), beside + 8, y + 12, alt)

@@ -51,8 +51,10 @@ def test_the_table_as_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     table = choosing.table()
     assert list(table) == list(WAYS) and {len(row) for row in table.values()} == {10}
     choosing.show()
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["seed", "the", "eight", *map(str, range(10))] and len(lines) == 10
+    _, *ranges = capsys.readouterr().out.splitlines()
+    choosing.show(*range(10))
+    head, *seeds = capsys.readouterr().out.splitlines()
+    assert head.split() == ["seed", *map(str, range(10))] and len(ranges) == len(seeds) == 10
     shares = [f"{share:.2f}" for share in table["short: taught product"]]
-    assert lines[-1].split()[:4] == ["short:", "taught", "product", "0.50-0.63"]
-    assert lines[-1].split()[4:] == shares
+    name = ["two:", "product,", "2", "numbers,", "taught"]
+    assert ranges[-1].split() == [*name, "0.50-0.63"] and seeds[-1].split() == [*name, *shares]
