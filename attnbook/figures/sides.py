@@ -1,13 +1,13 @@
-"""A word in several sentences, by three ways to weigh their words: the figure of chapter 05."""
+"""A word in several sentences, by seven ways to weigh their words: the figures of chapter 05."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from attnbook.figures.drawing import Array, axis_title, headline, line, rect, tag, text
-from attnbook.figures.first_screen import ENDS, asked, leaning
+from attnbook.figures.first_screen import ENDS, PLAIN, asked, leaning
 from attnbook.figures.labels import HALO, decimal
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnlib.numpy_dense import softmax
@@ -16,22 +16,25 @@ WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and eac
 # A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
 MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 34.0
 LETTER, GAP, BAR = 7.9, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
-WAYS = ("alone", "equal", "Q = K = X", "made")
-ALONE, EQUAL, SAME, MADE = range(4)
+WAYS = ("alone", "mean", "others", "content", "Q = K = X", "bank out", "made")
+ALONE, MEAN, OTHERS, CONTENT, SAME, OUT, MADE = range(7)
 
 
-def three_ways(sentence: str) -> tuple[Array, Array]:
-    """Return the leans of a sentence's words, and the four rows of weights in the order of `WAYS`.
+def all_ways(sentence: str) -> tuple[Array, Array]:
+    """Return the leans of a sentence's words, and the seven rows of weights in the order of `WAYS`.
 
-    >>> leans, weights = three_ways("fish swim near the bank")
+    >>> leans, weights = all_ways("fish swim near the bank")
     >>> weights.shape, (weights @ leans).round(2).tolist()
-    ((4, 5), [-0.18, 0.1, 0.03, 0.22])
+    ((7, 5), [-0.18, 0.1, 0.17, 0.22, 0.03, 0.18, 0.22])
     """
-    tokens = sentence.split()
-    x, leans = leaning(tokens)
-    asks = tokens.index("bank")
-    same, made = softmax(x @ x[asks]), softmax(asked(x) / np.sqrt(2))
-    return leans, np.array([np.eye(len(x))[asks], np.full(len(x), 1 / len(x)), same, made])
+    tokens = np.array(sentence.split())
+    x, leans = leaning(tokens.tolist())
+    alone = tokens == "bank"
+    counted = [alone, tokens != "", ~alone, ~np.isin(tokens, PLAIN.split())]
+    equal = [which / which.sum() for which in counted]
+    own = x @ x[alone][0]
+    scores = own, np.where(alone, -np.inf, own), asked(x) / np.sqrt(2)
+    return leans, np.array([*equal, *map(softmax, scores)])
 
 
 def room(token: str, bold: bool) -> float:
@@ -49,30 +52,36 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
     sides = f"the expected side in {right} of {n}"
     return (
         (f"“bank” alone: {sides}", "One vector for every sentence, and it leans to money."),
-        (f"Equal weights: {sides}", "No query and no key: each word counts the same."),
+        (f"Mean (equal weights): {sides}", "No query and no key: each word counts the same."),
+        (f"Others: {sides}", "“bank” itself gets 0, and the other words count the same."),
+        (f"Content: {sides}", "“bank”, “of”, “the” and “at” get 0, the others the same."),
         (f"Q = K = X: {sides}", f"“bank” takes most from itself; ● moves less than ○ in {less}."),
-        (f"Made W_Q and W_K: {sides}", f"Equal weights (○) choose it too; ● is further in {more}."),
+        (f"Bank out: {sides}", "As Q = K = X, but “bank” itself gets 0."),
+        (f"Made: {sides}", f"The mean (○) chooses it too; ● is further in {more}."),
     )[way]
 
 
-def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
-    """Return a moving figure: where four ways to weigh put *bank*, in one row for each sentence.
+def word_in_context(
+    sentences: Mapping[str, str], ways: Sequence[str] = WAYS
+) -> MovingDrawing:
+    """Return a moving figure: where some ways to weigh put *bank*, in one row for each sentence.
 
     At the left, each word of a sentence carries its weight as a bar, *bank* and the largest with
     its number where weights differ. At the right is where the
     weighted sum leans: its dot product with *water* minus its dot product with *money*. The half
     that the sentence speaks of is tinted. The disc is the sum with the weights that are shown, the
-    ring the sum with equal weights, and the dashed line *bank* alone. The steps are `WAYS`:
-    the first, with which it opens, shows the trouble, that one vector cannot lie on both sides.
+    ring the mean, and the dashed line *bank* alone. The first of all ways, with which the figure
+    opens, shows the trouble, that one vector cannot lie on both sides.
 
     Args:
         sentences: Each sentence with the side that it speaks of, "water" or "money".
+        ways: The steps, each one of `WAYS`.
 
     >>> word_in_context({"fish swim near the bank": "water"}).alt
     '“bank” alone: the expected side in 0 of 1. Leans: −0.18.'
     """
     signs = np.array([{ENDS[0]: 1, ENDS[1]: -1}[side] for side in sentences.values()])
-    found = [three_ways(sentence) for sentence in sentences]
+    found = [all_ways(sentence) for sentence in sentences]
     leans = np.array([weights @ words for words, weights in found])  # one row a sentence
     own = leans[0, ALONE]
     bottom = TOP + ROW * len(found)
@@ -95,9 +104,9 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
                      font_size=13, fill="weight", data_part=f"weight-{i}-{j}"),
             ]
             x += wide + GAP
-        y, lean, equal = base - 8, leans[i, way], leans[i, EQUAL]
+        y, lean, equal = base - 8, leans[i, way], leans[i, MEAN]
         at, ring, alone = (round(MIDDLE + UNIT * z, 1) for z in (lean, equal, own))
-        shown = "0" if way in (ALONE, EQUAL) else "1"
+        shown = "0" if way in (ALONE, MEAN) else "1"
         other = ring if shown == "1" else at
         right = lean > 0 and way != ALONE
         tint = "plus" if signs[i] > 0 else "minus"
@@ -120,22 +129,23 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
         """Return what tints and discs are, and rings where there are any, in one line."""
         ring = "".join([
             tag("circle", cx=326, cy=y - 4, r=6, fill="paper", stroke="ink", stroke_width=2),
-            axis_title(338, y, "equal weights", text_anchor="start"),
+            axis_title(338, y, "mean", text_anchor="start"),
         ])
         return [
             rect(4, y - 11, 14, 14, "plus", fill_opacity="0.18"),
             rect(20, y - 11, 14, 14, "minus", fill_opacity="0.18"),
             axis_title(40, y, "the expected side", text_anchor="start"),
             tag("circle", cx=190, cy=y - 4, r=6, fill="output"),
-            axis_title(202, y, "these weights", text_anchor="start"),
-            tag("g", ring, opacity=int(way in (SAME, MADE)), data_part="ring"),
+            axis_title(202, y, "weights shown", text_anchor="start"),
+            tag("g", ring, opacity=int(way not in (ALONE, MEAN)), data_part="ring"),
         ]
 
-    def draw(way: int) -> Frame:
+    def draw(step: int) -> Frame:
+        way = WAYS.index(ways[step])
         shown = leans[:, way]
         right = int((shown * signs > 0).sum())
-        moved = signs * (shown - leans[:, EQUAL])
-        less = int((np.abs(shown - own) < np.abs(leans[:, EQUAL] - own)).sum())
+        moved = signs * (shown - leans[:, MEAN])
+        less = int((np.abs(shown - own) < np.abs(leans[:, MEAN] - own)).sum())
         title, more = _headline(way, right, less, int((moved > 0).sum()), len(found))
         dash = MIDDLE + UNIT * own
         body = "".join([
@@ -161,7 +171,7 @@ def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
 
     return moving(
         draw,
-        (Control("way", "weights", WAYS, pace=2.0),),
+        (Control("way", "weights", tuple(ways), pace=2.0),),
         WIDTH,
         bottom + 50,
         columns=("sentence", "weights", "of each word", "lean"),
