@@ -50,7 +50,7 @@ from attnbook.figures.sheet import (
     sheet_scores,
 )
 from attnbook.figures.sides import word_in_context
-from attnbook.figures.state_layer import state_layer
+from attnbook.figures.state_layer import state_blocks, state_layer
 from attnbook.figures.states import recall_explorer
 from attnbook.figures.stepper import attention_stepper
 from attnbook.figures.suites import suites

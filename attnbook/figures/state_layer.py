@@ -1,4 +1,4 @@
-"""What a token does with a state: the moving figure of a page below chapter 21."""
+"""What a token and a block of tokens do with a state: two figures of a page below chapter 21."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from attnbook.atlas import stored
 from attnbook.figures.drawing import (
     WIDEST,
     Array,
+    Drawing,
     arrow,
     axis_title,
     headline,
+    line,
     rect,
     tag,
     text,
@@ -172,3 +174,50 @@ def state_layer() -> MovingDrawing:
         columns=("step", "the state", "with", "gives"),
         about="what a token does with a state",
     )
+
+
+def state_blocks(n_blocks: int = 3, n_tokens: int = 4) -> Drawing:
+    """Return a drawing of blocks of tokens: what is solved at once, and what waits for a state.
+
+    The triangle in each block has a row for each token, with what it subtracts of those before it.
+
+    >>> state_blocks().alt.split(". ")[0]
+    'For all blocks at once, k, v, α and β give a triangular system, and solving it gives U₀ and W'
+    """
+    side, wide, edge, gap, low = 12.0, 98.0, 50.0, 26.0, 222.0
+    high, middle = n_tokens * side, low + 13
+
+    def box(x: float, y: float, words: str, shade: str = "ink", width: float = wide) -> str:
+        return (rect(x, y, width, 26, shade, fill_opacity="0.1", stroke=shade, rx=4)
+                + text(x + width / 2, y + 17.5, words, fill=shade))
+
+    body = [
+        headline(2, 18, "Solved for all blocks at once, used block after block", "title"),
+        axis_title(2, 42, "all at once", **START),
+        line(2, low - 32, WIDEST - 2, low - 32, "muted", "4 4"),
+        axis_title(2, low - 14, "one by one", **START),
+        text(12, middle + 4.5, "S₀", font_weight="600"),
+        axis_title(2, low + 92, "Row i of a triangle: what token i subtracts of the tokens before",
+                   **START),
+    ]
+    for place in range(n_blocks):
+        x = edge + place * (wide + gap)
+        centre, corner = x + wide / 2, (x + (wide - high) / 2, 90.0)
+        body += [
+            box(x, 52, "k, v, α, β", "key"), arrow(centre, 78, centre, 89, "muted"),
+            *(rect(corner[0] + side * j, corner[1] + side * i, side, side,
+                   "weight" if j < i else "none", fill_opacity="0.45", stroke="muted")
+              for i, j in np.ndindex(n_tokens, n_tokens)),
+            arrow(centre, 91 + high, centre, 153, "muted"), box(x, 154, "U₀, W"),
+            arrow(centre, 180, centre, low - 1, "muted"),
+            arrow(x - gap, middle, x - 1, middle, "ink", 2),
+            box(x, low, "U = U₀ − W S"), box(x + 30, low + 44, "O", "output", 40),
+            arrow(centre, low + 27, centre, low + 43, "muted"),
+            text(x + wide + 12, middle - 8, "S", font_weight="600"),
+        ]
+    x = edge + n_blocks * (wide + gap)
+    body.append(arrow(x - gap, middle, x - 1, middle, "ink", 2))
+    alt = ("For all blocks at once, k, v, α and β give a triangular system, and solving it gives "
+           "U₀ and W. Then one block after the other: U = U₀ − W S with the state S before the "
+           "block, and U gives the outputs O and the next state. The first block has S₀.")
+    return Drawing.from_elements("".join(body), WIDEST, low + 102, alt)

@@ -74,10 +74,10 @@ def recall_explorer(
         x = LEFT + pair * place
         still.append(line(x, FOOT, x, FOOT + 4, "muted"))
         still.append(text(x, FOOT + 18, str(place)))
-    still.append(axis_title(WIDTH - 4, FOOT + 37, "name: numbers kept", **END))
-    for row, words in enumerate(("which pair is asked for (oldest: 0)",
-                                 f"a point: the mean of {step} pairs")):
-        still.append(axis_title(LEFT, FOOT + 37 + 18 * row, words, **START))
+    still.append(axis_title(WIDTH - 4, FOOT + 56, "name: numbers kept", **END))
+    still += [text(LEFT, FOOT + 37, "← oldest", **START), text(RIGHT, FOOT + 37, "newest →", **END)]
+    for row, words in enumerate(("which pair is asked for", f"a point: the mean of {step} pairs")):
+        still.append(axis_title(LEFT, FOOT + 56 + 18 * row, words, **START))
     middles = (LEFT + pair * (a + b) / 2 for a, b in pairwise(counts))
     hits = strips([LEFT, *middles, RIGHT], TOP, FOOT, "pairs")
 
@@ -124,7 +124,7 @@ def recall_explorer(
         draw,
         [Control("pairs", "pairs written", tuple(map(str, counts)), len(counts) - 1, pace=0.6)],
         WIDTH,
-        FOOT + 64,
+        FOOT + 83,
         columns=("pairs", *(f"{name}: {end}" for name in means for end in COLUMNS)),
         about="what is read back of each pair",
     )

@@ -174,6 +174,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "sheet_merge": figures.sheet_merge,
     "sheet_output": figures.sheet_output,
     "sheet_scores": figures.sheet_scores,
+    "state_blocks": figures.state_blocks,
     "three_divisors": figures.three_divisors,
     "suites": lambda: figures.suites({
         "one": {"mean": "passes", "zeros": "noticed"},
