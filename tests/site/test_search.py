@@ -15,7 +15,8 @@ TYPED = {
         "sqrt", "why sqrt d_k", "variance", "vanishing gradient", "why divide by sqrt(d_k)",
         "Why do we divide by the square root of d_k?",
     ),
-    "03_keys_that_match": ("muP", "fold the scale"),
+    "03_keys_that_match": ("muP",),
+    "asked": ("fold the scale",),
     "04_softmax": (
         "temperature", "numerical stability", "why does the softmax saturate",
     ),
