@@ -15,7 +15,7 @@ from attnbook.figures.cards import layer_card, layer_marks, leaves_chart
 from attnbook.figures.charts import bars, lines
 from attnbook.figures.chosen import chosen_entries, chosen_keys
 from attnbook.figures.comparison import handout_links
-from attnbook.figures.decoding import block_tables, cache_filling, cached_numbers
+from attnbook.figures.decoding import block_tables, cache_filling, cached_numbers, row_slots
 from attnbook.figures.diagrams import attention_steps
 from attnbook.figures.directions import cosine_histograms, turned_pair, turned_query
 from attnbook.figures.drawing import Drawing, Drawings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attnbook.figures.drawing import (
     WIDEST,
@@ -253,6 +253,45 @@ def block_tables(
     rest = f"page{'s' * (len(free) > 1)} {', '.join(map(str, free))}"
     alt = f"Block tables: {'; '.join(told)}. Free: {rest}."
     return Drawing.from_elements("".join(body), WIDEST, pool + 40 + p * high, alt)
+
+
+def row_slots(tokens: Sequence[int], lengths: Sequence[int], n_slots: int) -> Drawing:
+    """Return a drawing of the slots of each row of a batch, after each row got one new token.
+
+    A slot shows the position of its token, and the new token has a thick frame.
+
+    Args:
+        tokens: of the text of each row; behind them is padding, up to the longest.
+        lengths: what each row is taken to have, which is where its new token goes.
+        n_slots: of each row.
+
+    >>> row_slots([2, 1], [2, 2], 4).alt
+    'Slots after a step: row 0, new token at 2; row 1, new token at 2, sees padding.'
+    """
+    left, wide, high, gap = 48.0, 29.0, 26.0, 10.0
+    end, told = left + n_slots * wide + 10, list[str]()
+    body = [axis_title(left - 8, 18, "slot", **END)]
+    body += [axis_title(left + (slot + 0.5) * wide, 18, str(slot)) for slot in range(n_slots)]
+    for row, (held, length) in enumerate(zip(tokens, lengths, strict=True)):
+        y = 28 + row * (high + gap)
+        body.append(text(left - 8, y + 18, f"row {row}", **END))
+        for slot in range(n_slots):
+            seen, padded = slot <= length, held <= slot < max(tokens) and slot != length
+            look: dict[str, Any] = {"stroke": "muted", "stroke_dasharray": None if seen else "3 3"}
+            if seen and not padded:
+                look |= {"fill": "plus", "fill_opacity": "0.25"}
+            shown, x = "pad" if padded else str(slot) if seen else "", left + slot * wide
+            body += [rect(x + 1, y, wide - 2, high, **look),
+                     text(x + wide / 2, y + 18, shown, fill="ink" if seen else "muted")]
+        x = left + length * wide
+        body.append(rect(x + 1, y, wide - 2, high, stroke="ink", stroke_width=2.5))
+        padding = ", sees padding" if length > held else ""
+        body.append(text(end, y + 18, f"new at {length}{padding}", **START))
+        told.append(f"row {row}, new token at {length}{padding}")
+    foot = 28 + len(tokens) * (high + gap) + 14
+    body.append(axis_title(left, foot, "in a slot: the position of its token", **START))
+    alt = f"Slots after a step: {'; '.join(told)}."
+    return Drawing.from_elements("".join(body), WIDEST, foot + 10, alt)
 
 
 def cached_numbers(

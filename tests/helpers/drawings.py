@@ -162,6 +162,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "time_computing": lambda: figures.time_computing(
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
+    "row_slots": lambda: figures.row_slots([3, 1], [3, 2], 5),
     "rule_curves": lambda: figures.rule_curves(
         [4, 16, 64],
         {"mean": {"1": [1, 2, 3], "sqrt(d_k)": [1, 1, 1], "d_k": [1, 0.5, 0.2]},
