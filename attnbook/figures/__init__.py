@@ -36,6 +36,7 @@ from attnbook.figures.moved import numbers_moved
 from attnbook.figures.moving import Control, Frame, MovingDrawing, moving
 from attnbook.figures.online_row import online_row
 from attnbook.figures.order import angles_reached, clock_hands, rotary_offset
+from attnbook.figures.owned_tiles import owned_tiles
 from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_timetable

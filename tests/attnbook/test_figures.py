@@ -185,6 +185,18 @@ def test_four_lines_differ_in_more_than_colour() -> None:
     assert [drawing.count(f">{name}<") for name in way] == [1] * 4
 
 
+def test_the_owned_tiles_are_those_of_the_two_loops() -> None:
+    """A column begins where `keys_backward` does, and a row ends where `query_backward` does."""
+    b_q, b_k, row, start = 32, 16, 64, 48
+    drawing = drawn("owned_tiles")
+    rows, keys = range(start // b_q * b_q, 128, b_q), range(0, min(row + b_q, 128), b_k)
+    told = f"goes down {len(rows)} tiles, the first with the queries from {rows[0]} on"
+    assert told in drawing.alt
+    assert f"right through {len(keys)} tiles to dQ" in drawing.alt
+    seen = sum(j < i + b_q for i in range(0, 128, b_q) for j in range(0, 128, b_k))
+    assert drawing.svg.count('fill-opacity="0.5"') == seen == 20
+
+
 def test_heatmap_has_a_cross_where_an_entry_is_forbidden() -> None:
     drawing = figures.heatmap([[1.0, 0.0]], name="weights", forbidden=[[False, True]])
     assert drawing.alt.endswith("row 0: 1.00, ×.") and "0.00" not in texts(drawing)

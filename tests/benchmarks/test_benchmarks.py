@@ -275,9 +275,11 @@ def test_what_the_pages_say_of_a_gpu_is_so() -> None:
     assert len(pairs) == 18
     assert all(atomic["tflops"] < ours["tflops"] for atomic, ours in pairs)
     one = 128, False, True, 8192
-    times = [done[form, *one]["milliseconds"] for form in (tables.ATOMIC, "triton_fused")]
+    forms = tables.ATOMIC, "triton_fused", "FLASH_ATTENTION", "CUDNN_ATTENTION"
+    times = [f"{done[form, *one]['milliseconds']:.1f}" for form in forms]
     page = (chapters / "14_backward_kernel.ipynb").read_text(encoding="utf-8")
-    assert f"{times[0]:.1f} ms instead of {times[1]:.1f}" in page
+    assert f"{times[0]} ms instead of {times[1]}" in page
+    assert f"FlashAttention-2 in torch takes {times[2]}, and cuDNN {times[3]})" in page
 
 
 def test_the_stored_ring_shares_its_work_as_it_should() -> None:

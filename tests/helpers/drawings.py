@@ -158,6 +158,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         crossing=16,
         chip="a chip",
     ),
+    "owned_tiles": lambda: figures.owned_tiles(128, (32, 16), row=64, start=48),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "time_computing": lambda: figures.time_computing(
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
