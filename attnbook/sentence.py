@@ -30,7 +30,7 @@ D_K = 64
 DIVISORS = (1, 8, 64)  # 1, √d_k and d_k
 # What the page opens on, and which of the words asks.
 OPENING = (
-    ("i wrote a python program", 3), ("a python and a lizard slept in the sun", 1),
+    ("i wrote a python program", 3), ("the python ate a lizard", 1),
     ("he took money from the bank", 5),
 )
 # Words with two senses, and a word for each of them.

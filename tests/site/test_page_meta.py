@@ -38,6 +38,7 @@ def test_a_page_has_one_address_its_words_and_a_card(book: Path, name: str) -> N
     # Nothing of TeX or of HTML is left in them.
     assert not set("\\{}$<") & set(title + description + found["og:description"][0])
     assert 20 <= len(description) <= 200 and not description.startswith(title)
+    assert not re.match(r"\d+ minutes", description)  # what the page is about comes first
     [card] = found["og:image"]
     with Image.open(book / card.removeprefix(BASE)) as picture:
         colours = picture.convert("RGB").getcolors(1 << 20)

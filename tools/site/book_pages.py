@@ -47,6 +47,7 @@ DRAWN = re.compile(
 )
 CODE = re.compile(r'<div class="highlight"(><pre>.*?</pre>)', re.DOTALL)
 SKIP = re.compile(r'<a class="skip-to-content.*?</a>', re.DOTALL)
+MINUTES = re.compile(r"\d+ minutes\b")
 FIRST_SWITCH = '<input type="checkbox" class="sidebar-toggle" name="__navigation"'
 INLINE = r"<{0}(?![^>]*\b(?:src|type)=)[^>]*>(.*?)</{0}>"
 
@@ -99,16 +100,23 @@ def begin_with_questions(app: Sphinx, doctree: nodes.document) -> None:
 def say_in_words(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Put a page's title, and the formulas that its description may quote, into plain words."""
+    """Put a page's title, and the formulas that its description may quote, into plain words.
+
+    A title alone would not say what the page is found by, so the first of its search terms follows.
+    """
     if pagename in app.env.titles:
         number = app.env.toc_secnumbers.get(pagename, {}).get("", ())
         words = "".join(f"{part}. " for part in number[:1]) + plain_text(app.env.titles[pagename])
-        context["title"] = escape(words)
+        terms = app.config.search_terms.get(pagename, []) if number else []
+        context["title"] = escape(" · ".join([words, *terms[:1]]))
     if doctree is not None:
         # The page is written; from its tree the card and the description are made, without the
-        # title, which stands beside them.
+        # title, which stands beside them, and without how long the page takes.
         for title in list(doctree.findall(nodes.title))[:1]:
             title.parent.remove(title)
+        for said in list(doctree.findall(nodes.paragraph))[:1]:
+            if MINUTES.match(said.astext()):
+                said.parent.remove(said)
         for formula in list(doctree.findall(nodes.math)):
             formula.replace_self(nodes.Text(plain_math(formula.astext())))
 
