@@ -52,9 +52,10 @@ def _keys(row: Array) -> str:
     return f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
 
 
-def _words(kind: str, size: int, mask: Array) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
+def _words(
+    kind: str, rule: str, size: int, mask: Array
+) -> tuple[tuple[str, str, str], str, tuple[str, ...]]:
     """Return the title of a frame, its pairs and empty rows; its label; its row of the table."""
-    rule = KINDS[kind][0]
     sized = "{}" in rule
     title = f"{kind}: {rule.format(size)}{'' if sized else ', any size'}"
     pairs, share = f"{mask.sum()} of {mask.size}", f"{mask.mean():.0%}"
@@ -62,18 +63,17 @@ def _words(kind: str, size: int, mask: Array) -> tuple[tuple[str, str, str], str
     total, flagged = f"{pairs} pairs take part, {share}", f"empty rows: {empty}"
     seen = [_keys(row) for row in mask]
     each = ", ".join(f"query {i}: {keys}" for i, keys in enumerate(seen))
-    told = f"{title}; {mask.shape[1]} keys. {total}; {flagged}."
-    row = (kind, str(mask.shape[1]), str(size) if sized else "any", *seen, pairs, share, empty)
+    told = f"{title}{'' if sized else f', also {size}'}. {total}; {flagged}."
+    row = (kind, str(size) if sized else "any", *seen, pairs, share, empty)
     return (title, total, flagged), f"{told}\nThe keys seen by {each}.", row
 
 
 def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: str) -> str:
-    """Return the drawing of one mask. The keys that it lacks are drawn too, and cannot be seen."""
-    (n_queries, n_keys), most_keys = mask.shape, len(picks)
-    seen = np.pad(mask, ((0, 0), (0, most_keys - n_keys)))
-    right, bottom = LEFT + most_keys * CELL + 8, TOP + n_queries * CELL
+    """Return the drawing of one mask."""
+    n_queries, n_keys = mask.shape
+    right, bottom = LEFT + n_keys * CELL + 8, TOP + n_queries * CELL
     body: list[str] = []
-    for j in range(most_keys):
+    for j in range(n_keys):
         x = LEFT + j * CELL
         rules = "".join(f"M{x:g} {TOP + i * CELL:g}h{CELL:g}" for i in range(n_queries + 1))
         sides = f"M{x:g} {TOP:g}v{n_queries * CELL:g}m{CELL:g} 0v-{n_queries * CELL:g}"
@@ -87,8 +87,8 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
             tick = tag("path", d=f"M{x + 7:g} {y + 15:g}l4.5 5 9-12", stroke_width=2, fill="none",
                        stroke="ink")
             inner = rect(x, y, CELL, CELL, "weight", fill_opacity="0.3") + tick
-            column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=seen[i, j]))
-        body.append(tag("g", "".join(column), data_part=f"key-{j}", opacity=j < n_keys))
+            column.append(tag("g", inner, data_part=f"cell-{i}-{j}", opacity=int(mask[i, j])))
+        body.append("".join(column))
     for i, count in enumerate(mask.sum(axis=1)):
         y = TOP + (i + 0.5) * CELL + 5
         body.append(text(LEFT - 8, y, str(i), text_anchor="end"))
@@ -110,47 +110,47 @@ def _elements(mask: Array, picks: Sequence[int], title: str, total: str, empty: 
 
 
 def mask_explorer(
-    n_queries: int = 5,
-    n_keys: Sequence[int] = (3, 5, 8),
+    n_tokens: int = 5,
     sizes: Sequence[int] = (0, 1, 2, 3),
     *,
-    start: tuple[str, int, int] = ("causal, left padding", 5, 3),
+    start: tuple[str, int] = ("causal, left padding", 3),
 ) -> MovingDrawing:
     """Return a moving figure: which query may take from which key, by kind of mask and by size.
 
-    One list picks the kind of mask, one slider the number S of keys, the other the size: the reach
-    of a window to the left, the length of a sequence without its padding, or that of the first
-    document. Where the mask has a size, a click on a key sets it: the window of the last query
-    begins there, the sequence or the first document ends there, or the sequence begins there.
-    Every mask comes from `attnlib.masks`; `start` is the first frame's (kind, S, size).
+    One list picks the kind of mask, one slider the size: the reach of a window to the left, the
+    length of a sequence without its padding, or that of the first document. Where the mask has a
+    size, a click on a key sets it: the window of the last query begins there, the sequence or the
+    first document ends there, or the sequence begins there. Every mask comes from `attnlib.masks`;
+    `start` is the first frame's (kind, size).
     """
-    shown = tuple(kind for kind in KINDS if kind != "causal, bottom-right")
-    kinds, lengths, reaches = options = (shown, tuple(n_keys), tuple(sizes))
+    # With as many keys as queries, the two causal masks are the same.
+    kinds = {"causal" if "top" in kind else kind: one for kind, one in KINDS.items()
+             if "bottom" not in kind}
     header = (
-        "mask", "S", "size", *(f"query {i} sees" for i in range(n_queries)),
+        "mask", "size", *(f"query {i} sees" for i in range(n_tokens)),
         "pairs", "share", "empty rows",
     )
 
-    def draw(*places: int) -> Frame:
-        kind, keys, size = kinds[places[0]], lengths[places[1]], reaches[places[2]]
-        mask = KINDS[kind][1](n_queries, keys, size)
-        words, told, row = _words(kind, size, mask)
+    def draw(place: int, reach: int) -> Frame:
+        kind, size = tuple(kinds)[place], sizes[reach]
+        rule, make = kinds[kind]
+        mask = make(n_tokens, n_tokens, size)
+        words, told, row = _words(kind, rule, size, mask)
         # What a click on a key sets, where the mask has a size: the keys before it or from it on.
-        first, way = {"window": (n_queries - 1, -1), "causal, left padding": (keys, -1)}.get(
+        first, way = {"window": (n_tokens - 1, -1), "causal, left padding": (n_tokens, -1)}.get(
             kind, (1, 1)
         )
-        clicks = (first + way * j if "{}" in KINDS[kind][0] else size for j in range(max(n_keys)))
-        picks = [reaches.index(one if one in sizes else size) for one in clicks]
+        clicks = (first + way * j if "{}" in rule else size for j in range(n_tokens))
+        picks = [sizes.index(one if one in sizes else size) for one in clicks]
         return Frame(_elements(mask, picks, *words), told, [row])
 
     return moving(
         draw,
         [
-            Control("kind", "mask", options[0], options[0].index(start[0]), kind="choice"),
-            Control("n_keys", "keys S", tuple(map(str, n_keys)), options[1].index(start[1])),
-            Control("size", "size", tuple(map(str, sizes)), options[2].index(start[2]), pace=1),
+            Control("kind", "mask", tuple(kinds), tuple(kinds).index(start[0]), kind="choice"),
+            Control("size", "size", tuple(map(str, sizes)), sizes.index(start[1]), pace=1),
         ],
-        LEFT + max(n_keys) * CELL + 62,
-        TOP + n_queries * CELL + 56,
+        LEFT + n_tokens * CELL + 150,
+        TOP + n_tokens * CELL + 56,
         columns=header,
     )

@@ -331,22 +331,21 @@ def test_the_tile_walk_adds_up_to_the_sums_that_it_shows() -> None:
 
 def test_mask_explorer_ticks_what_each_mask_lets_through() -> None:
     drawing = moving("mask_explorer")
-    kinds = product(drawing.controls[0].options, (2, 4), (0, 2))
-    for (kind, n_keys, n), parts, label in zip(kinds, frames(drawing), drawing.labels, strict=True):
-        causal = masks.causal(3, n_keys)
+    kinds = product(drawing.controls[0].options, (0, 2))
+    for (kind, n), parts, label in zip(kinds, frames(drawing), drawing.labels, strict=True):
+        causal, places = masks.causal(4), np.arange(4)
         expected = {
-            "causal, top-left": causal,
-            "window": masks.window(3, n_keys, n, 0),
-            "right padding": np.tile(np.arange(n_keys) < n, (3, 1)),
-            "causal, right padding": causal & (np.arange(n_keys) < n),
-            "causal, left padding": causal & (np.arange(n_keys) >= n_keys - n),
-            "causal, two documents": causal
-            & ((np.arange(3)[:, None] < n) == (np.arange(n_keys) < n)),
+            "causal": causal,
+            "window": masks.window(4, 4, n, 0),
+            "right padding": np.tile(places < n, (4, 1)),
+            "causal, right padding": causal & (places < n),
+            "causal, left padding": causal & (places >= 4 - n),
+            "causal, two documents": causal & ((places[:, None] < n) == (places < n)),
         }[kind]
-        ticks = [parts[f"cell-{i}-{j}"]["opacity"] == "1" for i, j in np.ndindex(3, n_keys)]
+        ticks = [parts[f"cell-{i}-{j}"]["opacity"] == "1" for i, j in np.ndindex(4, 4)]
         assert ticks == expected.ravel().tolist()
-        empty = [str(i) for i in range(3) if not expected[i].any()]
-        told = f"{expected.sum()} of {3 * n_keys} pairs take part, {expected.mean():.0%}"
+        empty = [str(i) for i in range(4) if not expected[i].any()]
+        told = f"{expected.sum()} of 16 pairs take part, {expected.mean():.0%}"
         assert f"{told}; empty rows: {', '.join(empty) or 'none'}" in label
 
 

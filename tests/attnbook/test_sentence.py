@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attnbook import sentence, trained
+from attnlib.numpy_dense import attention_weights
 
 
 def test_every_word_that_the_page_names_is_there() -> None:
@@ -45,6 +46,11 @@ def test_the_page_opens_with_the_words_that_it_can_show() -> None:
     numbers = np.array([*map(ord, whole["rows"])]).reshape(-1, 64) - 80
     np.testing.assert_array_equal(numbers, sentence.stored()["rows"])
     assert whole["rows"].isascii() and whole["rows"].isprintable()
+
+
+def test_a_word_would_take_nearly_all_from_itself_as_the_first_page_says() -> None:
+    x = 8 * sentence.vectors(sentence.OPENING[0][0].split())
+    assert 0.985 < attention_weights(x[[3]], x, scale=1 / 8)[0, 3] < 0.9955
 
 
 def test_a_topic_can_mislead_as_the_first_page_says() -> None:

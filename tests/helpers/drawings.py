@@ -217,7 +217,7 @@ MOVING: dict[str, Callable[[], figures.MovingDrawing]] = {
     "looking_back": lambda: figures.looking_back("abc", BACK, ["", "a", "b"], start=2),
     "matrix_product": matrix_product,
     "mask_explorer": lambda: figures.mask_explorer(
-        3, (2, 4), (0, 2), start=("causal, two documents", 2, 2)
+        4, (0, 2), start=("causal, two documents", 2)
     ),
     "memory_levels": lambda: figures.memory_levels(MEMORIES, *TOKENS),
     "number_bits": lambda: figures.number_bits(BITS, start="6.5"),
