@@ -223,7 +223,7 @@ def rotary_offset(
 
     One slider moves the key, and the query with it; the other changes the offset, by which the
     query comes after the key. Each vector is turned by one radian a position. The bars below show
-    the score for every offset, and the bar of the present one is filled.
+    the scores up to the present offset, whose bar is filled; larger offsets are still to come.
 
     Args:
         query, key: the vectors before they are turned.
@@ -298,14 +298,14 @@ def _turning(
 ) -> str:
     """Return the plane, where each arrow is turned as a whole, and the words beside it.
 
-    Entry 0 goes up and entry 1 to the right, so the arrows turn as the hands of the clocks do.
+    Entry 0 goes to the right and entry 1 up, so the arrows turn against the clock.
     """
-    (q, k), (t, u) = (vector[::-1] for vector in vectors), places
+    (q, k), (t, u) = vectors, places
     unit = SPAN / float(max(np.hypot(*q), np.hypot(*k)))
     arrows = _arm(q, unit, t, "query", "q") + _arm(k, unit, u, "key", "k", "5 4", _arc(k, q, t - u))
     body = [
         axes_of_plane(CENTRE, SPAN + 4),
-        axis_title(WORDS, 226, "up: entry 0, right: entry 1", **START),
+        axis_title(WORDS, 226, "right: entry 0, up: entry 1", **START),
         tag("g", arrows, transform=f"translate({number(CENTRE[0])} {number(CENTRE[1])})"),
     ]
     between = round(degrees(abs(_sweep(k, q, t - u))))
@@ -328,15 +328,15 @@ def _arm(
     angle = f"{degrees(place):.1f}"
     x, y = past_tip((0.0, 0.0), vector, unit, 10)
     upright = tag("g", text(0, 4.5, part, fill=name, font_weight="600"),
-                  transform=f"rotate(-{angle})", data_part=f"{part}-upright")
+                  transform=f"rotate({angle})", data_part=f"{part}-upright")
     arrow = more + turning_arrow((0.0, 0.0), vector, unit, name, part, dash)
     arrow += tag("g", upright, transform=f"translate({number(x)} {number(y - 4.5)})")
-    return tag("g", arrow, transform=f"rotate({angle})", data_part=f"{part}-arm")
+    return tag("g", arrow, transform=f"rotate(-{angle})", data_part=f"{part}-arm")
 
 
 def _sweep(k: Array, q: Array, offset: int) -> float:
     """Return the angle from the key to the query an offset later, the short way round."""
-    return phase(complex(*_turned(q, -offset)) * complex(*k).conjugate())  # with the clock
+    return phase(complex(*_turned(q, offset)) * complex(*k).conjugate())  # against the clock
 
 
 def _arc(k: Array, q: Array, offset: int) -> str:
@@ -351,19 +351,19 @@ def _arc(k: Array, q: Array, offset: int) -> str:
 
 
 def _score_bars(scores: Sequence[float], offset: int) -> str:
-    """Return a bar of the score for each offset; that of the present offset is filled."""
+    """Return a bar of the score for each offset up to the present one, whose bar is filled."""
     largest = max(map(abs, scores)) or 1.0
     step = min(STEP, (WIDTH - 2 * LEFT) / len(scores))
-    body = [axis_title(8, ZERO - TALL - 24, "score q·k for each offset", text_anchor="start")]
+    body = [axis_title(8, ZERO - TALL - 24, "score q·k for each offset so far", **START)]
     for index, score in enumerate(scores):
         x, tall = LEFT + step / 2 - 23 + step * index, round(TALL * abs(score) / largest, 1)
         name = "plus" if score >= 0 else "minus"
-        here = index + 1 == offset
+        here, seen = index + 1 == offset, float(index < offset)
         top = ZERO - tall if score >= 0 else ZERO
-        body.append(rect(x, top, 44, tall, name if here else "none", stroke=name,
+        body.append(rect(x, top, 44, tall, name if here else "none", stroke=name, opacity=seen,
                          data_part=f"bar-{index}"))
         at = ZERO - tall - 6 if score >= 0 else ZERO + tall + 15
-        body.append(text(x + 22, at, decimal(score)))
+        body.append(text(x + 22, at, decimal(score), opacity=seen, data_part=f"score-{index}"))
         weight = "600" if here else "400"
         body.append(text(x + 22, ZERO + TALL + 32, str(index + 1), fill="muted",
                          font_weight=weight, data_part=f"number-{index}"))
@@ -423,8 +423,8 @@ def angles_reached(
         turns = ", ".join(_turns(speed[pair] * n_tokens) for pair in pairs)
         told.append(f"{name} {turns}")
         passed += [name] * all(keeps)
-    title = f"Only {' and '.join(passed)} keeps" if passed else "Nothing keeps"
-    body.insert(0, headline(2, 18, f"{title} the steps and angles of training", "title"))
+    title = f"Kept in all {len(pairs)} pairs: {', '.join(passed) or 'by none'}"
+    body.insert(0, headline(2, 18, title, "title"))
     y = FIRST + DOWN * (len(ways) - 1) + 36
     legend = [
         ("muted", f"angles that training has shown, in {n_trained:,} tokens"),
@@ -438,7 +438,7 @@ def angles_reached(
     alt = (f"Turns of pairs {', '.join(map(str, pairs))} in training: "
            f"{', '.join(_turns(as_trained[pair] * n_trained) for pair in pairs)}. "
            f"In a text of {n_tokens:,} tokens: {'; '.join(told)}. "
-           f"{title} the steps and angles of training.")
+           f"{title}.")
     return Drawing.from_elements("".join(body), WIDEST, y + 58, alt)
 
 

@@ -143,7 +143,8 @@ def test_the_last_bit_of_a_coordinate_changes_nothing() -> None:
 def test_a_bar_is_brown_where_a_longer_text_leaves_the_angles_of_training() -> None:
     """Training shows 2 radians and 1; the longer text reaches 4 and 2, and slower 2.5 and 1."""
     drawing = drawn("angles_reached")
-    assert "as it was 32, 0.64, 0.32; slower 16, 0.40, 0.16. Nothing keeps" in drawing.alt
+    assert "as it was 32, 0.64, 0.32; slower 16, 0.40, 0.16. Kept in all" in drawing.alt
+    assert drawing.alt.endswith(": by none.")
     brown = r'<rect[^>]* width="([\d.]+)" height="10" fill="var\(--attn-minus'
     bars = re.findall(brown, drawing.svg)
     radians = [float(width) * 2 * np.pi / 88 for width in bars[:-1]]  # the last is the legend's
@@ -151,7 +152,9 @@ def test_a_bar_is_brown_where_a_longer_text_leaves_the_angles_of_training() -> N
     # A step that is another, and an angle that is not reached, are crossed.
     assert [mark for mark in texts(drawing) if mark in "✓✗"] == [*"✓✗✗✗✗✓"]
     ways = {"as it was": [1.0, 0.02, 0.01], "rescued": [1.0, 0.01, 0.005]}
-    assert "Only rescued keeps" in figures.angles_reached(ways, 100, 200, (0, 1, 2)).alt
+    ways["slower still"] = [1.0, 0.005, 0.001]
+    alt = figures.angles_reached(ways, 100, 200, (0, 1, 2)).alt
+    assert alt.endswith("Kept in all 3 pairs: rescued, slower still.")
 
 
 def test_the_handout_differs_where_half_a_unit_of_the_last_digit_does_not_explain_it() -> None:
