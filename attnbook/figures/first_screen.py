@@ -263,9 +263,9 @@ def first_screen() -> MovingDrawing:
         share = f"{percent(weights[best])} from “{tokens[best]}”"
         title, more = (
             ("Alone, “bank” leans to money", "its vector is the same in every sentence"),
-            ("Which words fit what “bank” asks?", "score = query · key"),
-            (f"“bank” takes {share}", "weight = softmax(score ÷ √dₖ), in %, rounded"),
-            (f"“bank” takes {share}: it leans to {side}", "output = Σ weight · value"),
+            ("Which words fit what “bank” asks?", "a score for each word"),
+            (f"“bank” takes {share}", "the weight is each word’s share, in %, rounded"),
+            (f"“bank” takes {share}: it leans to {side}", "sum of vectors, each times its weight"),
         )[step]
         said = (
             f"Step 1: alone, “bank” leans to money, {decimal(own)}, in every sentence.",
