@@ -143,7 +143,7 @@ def which_head(
 
     Shapes:
         an address (m,) of entries from −1 to 1 for each person, weights (2, 3): what the token
-        *letter* gives to itself, the sender and the recipient in each of the two heads.
+        the stamp gives to itself, the sender and the recipient in each of the two heads.
 
     >>> which_head({"A": [1.0], "B": [-1.0]}, ("A", "B"), [[0, 1, 0], [0, 0, 1]]).alt
     'One head, 0.5 to the sender, writes the same on both envelopes: 0 of 4 addresses are right. \
