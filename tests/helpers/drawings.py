@@ -126,6 +126,7 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "bars": lambda: figures.bars(
         ["a", "b"], {"hard": [0.0, 1.0], "soft": [0.3, 0.7]}, y_title="weight", alt="a b c d e"
     ),
+    "block": figures.block,
     "block_tables": lambda: figures.block_tables({"A": [3, 0], "B": [2]}, [4, 1], 5, 2),
     "cached_numbers": lambda: figures.cached_numbers(*KEPT),
     "chosen_entries": lambda: figures.chosen_entries(32, 4, 6, [1, 4, 6]),
@@ -157,6 +158,10 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         {"level": [4e6] * 3, "falling": [4e6, 2e6, 1e6], "bound": [1e6, 9e5, 4e5]},
         crossing=16,
         chip="a chip",
+    ),
+    "picture_asked": lambda: figures.picture_asked(
+        [["", "red"], ["green", ""]], ["red", "blue"],
+        [[[0, 1], [0, 0]], [[0.25, 0.25], [0.25, 0.25]]], [[0, 1], [0.5, 0.5]],
     ),
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "time_computing": lambda: figures.time_computing(
