@@ -41,6 +41,7 @@ from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
+from attnbook.figures.rulers import rulers
 from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth, three_divisors
 from attnbook.figures.sheet import (
     sheet_costs,

@@ -167,6 +167,9 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
     "time_computing": lambda: figures.time_computing(
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
+    "rulers": lambda: figures.rulers(
+        {"halves": ([0, 0.5, 1], [0.7]), "powers": ([0, 1, 2, 4], [])}
+    ),
     "rule_curves": lambda: figures.rule_curves(
         [4, 16, 64],
         {"mean": {"1": [1, 2, 3], "sqrt(d_k)": [1, 1, 1], "d_k": [1, 0.5, 0.2]},
