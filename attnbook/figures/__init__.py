@@ -9,6 +9,7 @@ from attnlib import needs
 
 needs(__name__, "matplotlib")
 
+from attnbook.figures.asked import picture_asked
 from attnbook.figures.backward_walk import backward_walk
 from attnbook.figures.bits import number_bits
 from attnbook.figures.cards import layer_card, layer_marks, leaves_chart
@@ -26,7 +27,7 @@ from attnbook.figures.growth import bytes_explorer
 from attnbook.figures.head_explorer import head_explorer
 from attnbook.figures.heads import head_weights, heads_diagram, which_head
 from attnbook.figures.held import weight_held
-from attnbook.figures.layer import layer_today
+from attnbook.figures.layer import block, layer_today
 from attnbook.figures.looks import looking_back
 from attnbook.figures.mask_explorer import mask_explorer
 from attnbook.figures.matching import matching_keys
@@ -41,6 +42,7 @@ from attnbook.figures.permuted import permuted
 from attnbook.figures.plane import hull, plane
 from attnbook.figures.ring import ring_timetable
 from attnbook.figures.roofline_explorer import roofline_explorer
+from attnbook.figures.rulers import rulers
 from attnbook.figures.scaling import rule_curves, scaling_explorer, score_growth, three_divisors
 from attnbook.figures.sheet import (
     sheet_costs,

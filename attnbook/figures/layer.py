@@ -1,4 +1,4 @@
-"""A layer from top to bottom, with what today's models change: chapter 18."""
+"""A layer from top to bottom, with what today's models change, and a block: chapters 18 and 10."""
 
 from __future__ import annotations
 
@@ -104,3 +104,44 @@ def layer_today() -> Drawing:
     told = [f"{row.boxes[0].words}: {row.change} ({row.who})" for row in ROWS if row.change]
     alt = f"One layer from top to bottom, in {len(ROWS)} steps. New or changed: {'; '.join(told)}."
     return Drawing.from_elements("".join(body), WIDTH, top + 22, alt)
+
+
+def block() -> Drawing:
+    """Return the drawing of a block of a model: a stream to which two layers add.
+
+    >>> block().alt[:50]
+    'A block, from top to bottom. A stream carries one '
+    """
+    stream, norm, layer, wide, high = 50.0, 96.0, 186.0, 108.0, 30.0
+    body = [text(10, 16, "X: one row for each token", text_anchor="start"),
+            line(stream, 24, stream, 232, "muted")]
+    for top, name, shade, note in ((44.0, "attention", "weight", "mixes the tokens"),
+                                   (136.0, "feed-forward", "ink", "each token alone")):
+        middle, plus = top + high / 2, top + 66
+        back = layer + wide / 2
+        body += [
+            arrow(stream, middle, norm, middle, "muted"),
+            rect(norm, top, 50, high, "paper", stroke="ink", rx=4),
+            text(norm + 25, middle + 4.5, "norm"),
+            rect(layer, top, wide, high, "paper", stroke=shade, stroke_width=2, rx=4),
+            text(back, middle + 4.5, name, font_weight="600"),
+            text(layer + wide + 10, middle + 4.5, note, text_anchor="start", fill="muted"),
+            line(back, top + high, back, plus, "output" if shade == "weight" else "muted"),
+            arrow(back, plus, stream + 11, plus, "output" if shade == "weight" else "muted"),
+            tag("circle", cx=stream, cy=plus, r=10, fill="paper", stroke="ink"),
+            text(stream, plus + 5, "+", font_size=16),
+        ]
+        ways = (("query", -9), ("key", 0), ("value", 9)) if shade == "weight" else (("muted", 0),)
+        body += [arrow(norm + 50, middle + d, layer, middle + d, way, 1.4) for way, d in ways]
+    body += [
+        arrow(stream, 230, stream, 240, "muted"),
+        text(stream - 40, 257, "on to the next block, dozens of times; then one matrix",
+             text_anchor="start"),
+    ]
+    alt = (
+        "A block, from top to bottom. A stream carries one row for each token. From it a way leads "
+        "through a norm, as queries, keys and values, into attention, which mixes the tokens, and "
+        "back to a plus sign on the stream. A second way leads through a norm into the "
+        "feed-forward layer, which takes each token alone, and back to a second plus sign."
+    )
+    return Drawing.from_elements("".join(body), 430, 268, alt)

@@ -68,6 +68,9 @@ def test_an_empty_row_is_zero_in_the_function_and_nan_in_the_layer() -> None:
     torch.testing.assert_close(bare, layer.out_proj.bias.expand(2, 5, 4))
     with torch.no_grad():  # another path
         assert layer.eval()(x, x, x, attn_mask=~NO_KEY, need_weights=False)[0].isnan().all()
+        odd = nn.MultiheadAttention(6, 3, batch_first=True).eval()  # not taken by this path
+        wide = draw(2, 5, 6)
+        assert not odd(wide, wide, wide, attn_mask=~NO_KEY, need_weights=False)[0].isnan().any()
 
 
 def test_habits_of_the_layer() -> None:
