@@ -159,25 +159,19 @@ STILL: dict[str, Callable[[], figures.Drawing]] = {
         crossing=16,
         chip="a chip",
     ),
-<<<<<<< HEAD
     "owned_tiles": lambda: figures.owned_tiles(128, (32, 16), row=64, start=48),
-=======
     "picture_asked": lambda: figures.picture_asked(
         [["", "red"], ["green", ""]], ["red", "blue"],
         [[[0, 1], [0, 0]], [[0.25, 0.25], [0.25, 0.25]]], [[0, 1], [0.5, 0.5]],
     ),
->>>>>>> mend_c10
     "plane": lambda: figures.plane(*projected()[:2], examples.running().tokens),
     "time_computing": lambda: figures.time_computing(
         {"slow": 1.0, "half": 5.0, "fast": 100.0}, peak=40e12, bandwidth=4e12
     ),
-<<<<<<< HEAD
     "row_slots": lambda: figures.row_slots([3, 1], [3, 2], 5),
-=======
     "rulers": lambda: figures.rulers(
         {"halves": ([0, 0.5, 1], [0.7]), "powers": ([0, 1, 2, 4], [])}
     ),
->>>>>>> mend_c10
     "rule_curves": lambda: figures.rule_curves(
         [4, 16, 64],
         {"mean": {"1": [1, 2, 3], "sqrt(d_k)": [1, 1, 1], "d_k": [1, 0.5, 0.2]},
