@@ -1,4 +1,4 @@
-"""A word in several sentences, by seven ways to weigh their words: the figures of chapter 05."""
+"""A word in several sentences, by five ways to weigh their words: the figure of chapter 05."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and eac
 # A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
 MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 34.0
 LETTER, GAP, BAR = 7.9, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
-WAYS = ("alone", "mean", "others", "content", "Q = K = X", "bank out", "made")
-ALONE, MEAN, OTHERS, CONTENT, SAME, OUT, MADE = range(7)
+WAYS = ("alone", "mean", "mean without four", "Q = K = X", "made")
+ALONE, MEAN, FOUR, SAME, MADE = range(5)
 
 
 def all_ways(sentence: str) -> tuple[Array, Array]:
-    """Return the leans of a sentence's words, and the seven rows of weights in the order of `WAYS`.
+    """Return the leans of a sentence's words, and the five rows of weights in the order of `WAYS`.
 
     >>> leans, weights = all_ways("fish swim near the bank")
     >>> weights.shape, (weights @ leans).round(2).tolist()
-    ((7, 5), [-0.18, 0.1, 0.17, 0.22, 0.03, 0.18, 0.22])
+    ((5, 5), [-0.18, 0.1, 0.22, 0.03, 0.22])
     """
     tokens = np.array(sentence.split())
     x, leans = leaning(tokens.tolist())
     alone = tokens == "bank"
-    counted = [alone, tokens != "", ~alone, ~np.isin(tokens, PLAIN.split())]
+    counted = [alone, tokens != "", ~np.isin(tokens, PLAIN.split())]
     equal = [which / which.sum() for which in counted]
-    own = x @ x[alone][0]
-    scores = own, np.where(alone, -np.inf, own), asked(x) / np.sqrt(2)
+    scores = x @ x[alone][0], asked(x) / np.sqrt(2)
     return leans, np.array([*equal, *map(softmax, scores)])
 
 
@@ -53,10 +52,8 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
     return (
         (f"“bank” alone: {sides}", "One vector for every sentence, and it leans to money."),
         (f"Mean (equal weights): {sides}", "No query and no key: each word counts the same."),
-        (f"Others: {sides}", "“bank” itself gets 0, and the other words count the same."),
-        (f"Content: {sides}", "“bank”, “of”, “the” and “at” get 0, the others the same."),
+        (f"Without four: {sides}", "“bank”, “of”, “the” and “at” get 0, the others the same."),
         (f"Q = K = X: {sides}", f"“bank” takes most from itself; ● moves less than ○ in {less}."),
-        (f"Bank out: {sides}", "As Q = K = X, but “bank” itself gets 0."),
         (f"Made: {sides}", f"The mean (○) chooses it too; ● is further in {more}."),
     )[way]
 
