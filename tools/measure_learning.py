@@ -50,16 +50,16 @@ def alike(kind: str, n: int) -> list[Layer]:
     return [partial(SUMS.Weighted, kind) for _ in range(n)]
 
 
-def group(place: str, names: Sequence[str]) -> tuple[str, tuple[list[Layer], Any]]:
-    """Return the name, the layers, and the texts of a model with d_k = 4.
+def group(place: str, names: Sequence[str], d_k: int = 4) -> tuple[str, tuple[list[Layer], Any]]:
+    """Return the name, the layers, and the texts of a model. A state has d_k rows.
 
     A short convolution stands in this place of each layer but a last softmax, or in none.
     """
-    layers: list[Layer] = [partial(STATES.Convolved, 4, name, place) for name in names]
+    layers: list[Layer] = [partial(STATES.Convolved, d_k, name, place) for name in names]
     if place == "none":
-        layers = [partial(STATES.Small, 4, name) for name in names]
+        layers = [partial(STATES.Small, d_k, name) for name in names]
     elif len(names) > 1 and names[-1] == "softmax":
-        layers[-1] = partial(STATES.Small, 4, "softmax")
+        layers[-1] = partial(STATES.Small, d_k, "softmax")
     return f"{place}: {', '.join(names)}", (layers, SUMS.skipping)
 
 
@@ -83,6 +83,9 @@ TABLES = {
     "skips": table("skips", [200, 300, 500, 1_000], {"sum": (alike("sum", 2), SUMS.skipping)}),
     "two": table("two", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), PAIRS))),
     "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), FOURS))),
+    "16 rows": table(
+        "16 rows", [500, 1_000], dict(map(partial(group, "none", d_k=16), FOURS[:2]))
+    ),
     "two, convolved": table(
         "two, convolved", [500, 1_000, 2_000, 4_000],
         dict([*map(partial(group, "after"), PAIRS), group("before", ["softmax"])]),
