@@ -83,6 +83,7 @@ COLUMNS = (
     "O rounded",
     "dS rounded",
     "centred",
+    "O in two",
 )
 
 
@@ -94,12 +95,13 @@ def rounded_heads() -> dict[str, NDArray[np.float64]]:
     that of the deviations from it; if *weighted*, they are those under the weights of
     each row, over all rows. The errors of dQ are percentages of its length, with G drawn at
     random: with D from a rounded output, with dS rounded, and with D from a rounded output after
-    the mean row was subtracted from keys and values. All else was computed in 64 bits, from
+    the mean row was subtracted from keys and values, and with D from an output that two numbers of
+    bfloat16 hold. All else was computed in 64 bits, from
     queries, keys and values that were rounded before.
 
     >>> heads = rounded_heads()
     >>> len(heads), heads["value mean"].shape
-    (7, (72,))
+    (8, (72,))
     """
     with (files("attnbook") / "data" / "minilm_heads.csv").open(encoding="utf-8") as file:
         return dict(zip(COLUMNS, np.loadtxt(file, delimiter=",").T, strict=True))

@@ -35,6 +35,11 @@ def _rounded(x: Tensor) -> Tensor:
     return x.bfloat16().double()
 
 
+def _in_two(x: Tensor) -> Tensor:
+    """Return x as two numbers of bfloat16 hold it, in the way of `triton_fused`."""
+    return _rounded(x) + _rounded(x - _rounded(x))
+
+
 def _query_gradient(
     query: Tensor, key: Tensor, value: Tensor, g: Tensor, output: Any = _exact, scores: Any = _exact
 ) -> Tensor:
@@ -104,6 +109,7 @@ def measured() -> NDArray[np.float64]:
                 percent(_query_gradient(query, key, value, g, output=_rounded)),
                 percent(_query_gradient(query, key, value, g, scores=_rounded)),
                 percent(_query_gradient(query, *centred, g, output=_rounded)),
+                percent(_query_gradient(query, key, value, g, output=_in_two)),
             )
         )
     return np.array(rows)
@@ -118,7 +124,7 @@ def write(found: dict[str, dict[str, NDArray[np.float64]]], day: str) -> None:
         + ",".join(trained.COLUMNS)
     )
     columns = np.stack(list(found[""].values()), axis=1)
-    np.savetxt(STORED, columns, fmt="%.3f", delimiter=",", header=head)
+    np.savetxt(STORED, columns, fmt="%.4f", delimiter=",", header=head)
 
 
 def by_column() -> dict[str, NDArray[np.float64]]:
