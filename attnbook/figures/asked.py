@@ -11,7 +11,7 @@ from attnbook.figures.drawing import Drawing, rect, tag, text
 from attnbook.figures.grid import STRONGEST
 from attnbook.figures.labels import decimal
 
-PATCH, TOP, GAP = 25.0, 44.0, 12.0
+PATCH, TOP, GAP = 24.0, 44.0, 12.0
 SHADES = {"red": "output", "green": "value"}
 
 

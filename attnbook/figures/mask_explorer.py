@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[str, Callable[[int, int, int], Array]]] = {
         lambda L, S, size: masks.combine(masks.causal(L, S), _padding(L, S, size, "left")),
     ),
     "causal, two documents": (
-        "j ≤ i, and both before {} or neither",
+        "j ≤ i, cut at {}",
         lambda L, S, size: masks.combine(
             masks.causal(L, S), masks.document(*(1 * (np.arange(n) < size) for n in (L, S)))
         ),

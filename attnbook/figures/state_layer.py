@@ -189,7 +189,7 @@ def state_blocks(n_blocks: int = 3, n_tokens: int = 4) -> Drawing:
 
     def box(x: float, y: float, words: str, shade: str = "ink", width: float = wide) -> str:
         return (rect(x, y, width, 26, shade, fill_opacity="0.1", stroke=shade, rx=4)
-                + text(x + width / 2, y + 17.5, words, fill=shade))
+                + text(x + width / 2, y + 17.5, words))
 
     body = [
         headline(2, 18, "Solved for all blocks at once, used block after block", "title"),
