@@ -84,7 +84,7 @@ TABLES = {
     "two": table("two", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), PAIRS))),
     "deep": table("deep", [500, 1_000, 2_000, 4_000], dict(map(partial(group, "none"), FOURS))),
     "16 rows": table(
-        "16 rows", [500, 1_000], dict(map(partial(group, "none", d_k=16), FOURS[:2]))
+        "16 rows", [500, 1_000], dict(map(partial(group, "none", d_k=16), FOURS[:3]))
     ),
     "two, convolved": table(
         "two, convolved", [500, 1_000, 2_000, 4_000],
