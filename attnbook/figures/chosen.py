@@ -134,7 +134,7 @@ def chosen_entries(n_tokens: int, size: int, window: int, chosen: Sequence[int])
     wide, left, top = 12.0, 8.0, 124.0
     right, n_entries = left + n_tokens * wide, n_tokens // size
     steps = {
-        f"an indexer scores {n_entries} shorter entries, and chooses {len(chosen)}": "visible",
+        f"an indexer scores {n_entries} shorter entries, takes {len(chosen)}": "visible",
         f"softmax over {len(chosen)} + {window} keys, and a sink": "attention",
         "the output is turned back by the query's place": "turn",
         "the output map: two matrices": "o_a_proj, o_b_proj",
