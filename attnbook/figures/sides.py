@@ -16,7 +16,7 @@ WIDTH, TOP, ROW = 448.0, 62.0, 62.0  # the first sentence begins at TOP, and eac
 # A lean of 0 is at MIDDLE, UNIT pixels to a lean of 1. A bar of weight 1 has TALL pixels.
 MIDDLE, UNIT, REACH, TALL = 356.0, 210.0, 76.0, 34.0
 LETTER, GAP, BAR = 7.9, 6.0, 16.0  # of a sentence: one letter, the space after a word, a bar
-WAYS = ("alone", "mean", "without four", "Q = K = X", "made")
+WAYS = ("alone", "mean", "minus four", "Q = K = X", "made")
 ALONE, MEAN, FOUR, SAME, MADE = range(5)
 
 
