@@ -63,7 +63,7 @@ def _words(
     total, flagged = f"{pairs} pairs take part, {share}", f"empty rows: {empty}"
     seen = [_keys(row) for row in mask]
     each = ", ".join(f"query {i}: {keys}" for i, keys in enumerate(seen))
-    told = f"{title}{'' if sized else f', also {size}'}. {total}; {flagged}."
+    told = f"{kind}: {rule.format(size)}; size {size}. {total}; {flagged}."
     row = (kind, str(size) if sized else "any", *seen, pairs, share, empty)
     return (title, total, flagged), f"{told}\nThe keys seen by {each}.", row
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -58,10 +58,8 @@ def _headline(way: int, right: int, less: int, more: int, n: int) -> tuple[str, 
     )[way]
 
 
-def word_in_context(
-    sentences: Mapping[str, str], ways: Sequence[str] = WAYS
-) -> MovingDrawing:
-    """Return a moving figure: where some ways to weigh put *bank*, in one row for each sentence.
+def word_in_context(sentences: Mapping[str, str]) -> MovingDrawing:
+    """Return a moving figure: where five ways to weigh put *bank*, in one row for each sentence.
 
     At the left, each word of a sentence carries its weight as a bar, *bank* and the largest with
     its number where weights differ. At the right is where the
@@ -72,7 +70,6 @@ def word_in_context(
 
     Args:
         sentences: Each sentence with the side that it speaks of, "water" or "money".
-        ways: The steps, each one of `WAYS`.
 
     >>> word_in_context({"fish swim near the bank": "water"}).alt
     '“bank” alone: the expected side in 0 of 1. Leans: −0.18.'
@@ -137,8 +134,7 @@ def word_in_context(
             tag("g", ring, opacity=int(way not in (ALONE, MEAN)), data_part="ring"),
         ]
 
-    def draw(step: int) -> Frame:
-        way = WAYS.index(ways[step])
+    def draw(way: int) -> Frame:
         shown = leans[:, way]
         right = int((shown * signs > 0).sum())
         moved = signs * (shown - leans[:, MEAN])
@@ -168,7 +164,7 @@ def word_in_context(
 
     return moving(
         draw,
-        (Control("way", "weights", tuple(ways), pace=2.0),),
+        (Control("way", "weights", WAYS, pace=2.0),),
         WIDTH,
         bottom + 50,
         columns=("sentence", "weights", "of each word", "lean"),
